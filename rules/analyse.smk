@@ -1,0 +1,221 @@
+# REQUIRED INPUTS: tables/counts.parquet; the records of the runs; holdouts for their difficulty
+# OUTPUTS: tables/
+# USUAL STEPS: scores, noise floors, effects, power; what training did and whether the comparison could show anything
+
+ANALYSIS = of.analysis(STUDY)
+RECORDED = of.records(STUDY, REWARD)
+
+
+rule list_runs:
+    """One row per declared run: done or missing, its digests and what it cost."""
+    input:
+        records=run_files("checkpoints.parquet"),
+    output:
+        runs="results/{study}/tables/runs.parquet",
+    params:
+        settings=constant(RECORDED),
+        code=code("list_runs"),
+    log:
+        "results/{study}/logs/list_runs.log",
+    threads: 1
+    conda:
+        "../envs/analyse.yaml"
+    shell:
+        "python -m workflow_scripts.stages.list_runs"
+        " --settings {params.settings:q}"
+        " --code {params.code}"
+        " --root results/{wildcards.study}"
+        " --output runs={output.runs}"
+        " > {log} 2>&1"
+
+
+rule estimate_scores:
+    """pass@k of every run and arm, with intervals."""
+    input:
+        counts="results/{study}/tables/counts.parquet",
+    output:
+        scores="results/{study}/tables/scores.parquet",
+    params:
+        settings=constant(ANALYSIS),
+        code=code("estimate_scores"),
+    log:
+        "results/{study}/logs/estimate_scores.log",
+    threads: 1
+    conda:
+        "../envs/analyse.yaml"
+    shell:
+        "python -m workflow_scripts.stages.estimate_scores"
+        " --settings {params.settings:q}"
+        " --code {params.code}"
+        " --root results/{wildcards.study}"
+        " --input counts={input.counts}"
+        " --output scores={output.scores}"
+        " > {log} 2>&1"
+
+
+rule measure_noise_floors:
+    """How far results differ without any effect: evaluation, training, placebo; and sensitivity."""
+    input:
+        counts="results/{study}/tables/counts.parquet",
+    output:
+        noise_floors="results/{study}/tables/noise_floors.parquet",
+    params:
+        settings=constant(ANALYSIS),
+        code=code("measure_noise_floors"),
+    log:
+        "results/{study}/logs/measure_noise_floors.log",
+    threads: 1
+    conda:
+        "../envs/analyse.yaml"
+    shell:
+        "python -m workflow_scripts.stages.measure_noise_floors"
+        " --settings {params.settings:q}"
+        " --code {params.code}"
+        " --root results/{wildcards.study}"
+        " --input counts={input.counts}"
+        " --output noise_floors={output.noise_floors}"
+        " > {log} 2>&1"
+
+
+rule estimate_effects:
+    """Each arm against the baseline, with intervals that hold re-training noise, and verdicts."""
+    input:
+        counts="results/{study}/tables/counts.parquet",
+    output:
+        effects="results/{study}/tables/effects.parquet",
+    params:
+        settings=constant(ANALYSIS),
+        code=code("estimate_effects"),
+    log:
+        "results/{study}/logs/estimate_effects.log",
+    threads: 1
+    conda:
+        "../envs/analyse.yaml"
+    shell:
+        "python -m workflow_scripts.stages.estimate_effects"
+        " --settings {params.settings:q}"
+        " --code {params.code}"
+        " --root results/{wildcards.study}"
+        " --input counts={input.counts}"
+        " --output effects={output.effects}"
+        " > {log} 2>&1"
+
+
+rule estimate_power:
+    """What more seeds would resolve, and what they would cost."""
+    input:
+        counts="results/{study}/tables/counts.parquet",
+        runs="results/{study}/tables/runs.parquet",
+    output:
+        power="results/{study}/tables/power.parquet",
+    params:
+        settings=constant(ANALYSIS),
+        code=code("estimate_power"),
+    log:
+        "results/{study}/logs/estimate_power.log",
+    threads: 1
+    conda:
+        "../envs/analyse.yaml"
+    shell:
+        "python -m workflow_scripts.stages.estimate_power"
+        " --settings {params.settings:q}"
+        " --code {params.code}"
+        " --root results/{wildcards.study}"
+        " --input counts={input.counts} runs={input.runs}"
+        " --output power={output.power}"
+        " > {log} 2>&1"
+
+
+rule summarise_difficulty:
+    """Effects by base solve rate and by difficulty."""
+    input:
+        counts="results/{study}/tables/counts.parquet",
+        holdout=expand("results/{{study}}/holdouts/{benchmark}.parquet", benchmark=STUDY.reported),
+    output:
+        difficulty="results/{study}/tables/difficulty.parquet",
+    params:
+        settings=constant(ANALYSIS),
+        code=code("summarise_difficulty"),
+    log:
+        "results/{study}/logs/summarise_difficulty.log",
+    threads: 1
+    conda:
+        "../envs/analyse.yaml"
+    shell:
+        "python -m workflow_scripts.stages.summarise_difficulty"
+        " --settings {params.settings:q}"
+        " --code {params.code}"
+        " --root results/{wildcards.study}"
+        " --input counts={input.counts} holdout={input.holdout}"
+        " --output difficulty={output.difficulty}"
+        " > {log} 2>&1"
+
+
+rule summarise_coverage:
+    """Problems solved at all, gained and lost."""
+    input:
+        counts="results/{study}/tables/counts.parquet",
+    output:
+        coverage="results/{study}/tables/coverage.parquet",
+    params:
+        settings=constant(ANALYSIS),
+        code=code("summarise_coverage"),
+    log:
+        "results/{study}/logs/summarise_coverage.log",
+    threads: 1
+    conda:
+        "../envs/analyse.yaml"
+    shell:
+        "python -m workflow_scripts.stages.summarise_coverage"
+        " --settings {params.settings:q}"
+        " --code {params.code}"
+        " --root results/{wildcards.study}"
+        " --input counts={input.counts}"
+        " --output coverage={output.coverage}"
+        " > {log} 2>&1"
+
+
+rule summarise_dynamics:
+    """Clip shares, ratios, entropy and length over training, by correct rollouts of the group."""
+    input:
+        records=run_files("rollout_updates.parquet"),
+    output:
+        dynamics="results/{study}/tables/dynamics.parquet",
+    params:
+        settings=constant(RECORDED),
+        code=code("summarise_dynamics"),
+    log:
+        "results/{study}/logs/summarise_dynamics.log",
+    threads: 1
+    conda:
+        "../envs/analyse.yaml"
+    shell:
+        "python -m workflow_scripts.stages.summarise_dynamics"
+        " --settings {params.settings:q}"
+        " --code {params.code}"
+        " --root results/{wildcards.study}"
+        " --output dynamics={output.dynamics}"
+        " > {log} 2>&1"
+
+
+rule check_reachability:
+    """Could the clip bind, did it, and could the arms differ by it at all?"""
+    input:
+        records=run_files("rollout_updates.parquet") + run_files("tail_tokens.parquet") + run_files("checkpoints.parquet"),
+    output:
+        reachability="results/{study}/tables/reachability.parquet",
+    params:
+        settings=constant(RECORDED),
+        code=code("check_reachability"),
+    log:
+        "results/{study}/logs/check_reachability.log",
+    threads: 1
+    conda:
+        "../envs/analyse.yaml"
+    shell:
+        "python -m workflow_scripts.stages.check_reachability"
+        " --settings {params.settings:q}"
+        " --code {params.code}"
+        " --root results/{wildcards.study}"
+        " --output reachability={output.reachability}"
+        " > {log} 2>&1"

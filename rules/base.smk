@@ -1,0 +1,86 @@
+# REQUIRED INPUTS: none for the embedded model; else a package, a folder, or the Hugging Face cache
+# OUTPUTS: base/manifest.parquet (base/model/ beside it), base/repeat-{repeat}/{benchmark}/
+# USUAL STEPS: prepare the base, sample it a few times with different sampling seeds, grade
+
+
+if STUDY.model.source == "hub":
+
+    localrules:
+        prepare_base,
+
+
+rule prepare_base:
+    """Warm-start, download or convert the base model, once, as safetensors."""
+    output:
+        manifest="results/{study}/base/manifest.parquet",
+    params:
+        settings=constant(of.prepare_base(STUDY)),
+        code=code("prepare_base"),
+    log:
+        "results/{study}/logs/prepare_base.log",
+    threads: 1
+    conda:
+        "../envs/train.yaml"
+    shell:
+        "python -m workflow_scripts.stages.prepare_base"
+        " --settings {params.settings:q}"
+        " --compute {COMPUTE:q}"
+        " --code {params.code}"
+        " --root results/{wildcards.study}"
+        " --output manifest={output.manifest}"
+        " > {log} 2>&1"
+
+
+rule sample_base:
+    """Sample the untrained base once more; the sampling seed is the number of the repeat."""
+    input:
+        base="results/{study}/base/manifest.parquet",
+        holdout="results/{study}/holdouts/{benchmark}.parquet",
+    output:
+        completions=kept("results/{study}/base/repeat-{repeat}/{benchmark}/completions.parquet"),
+    params:
+        settings=sample_base_settings,
+        code=code("sample_base"),
+    log:
+        "results/{study}/logs/sample_base/{repeat}-{benchmark}.log",
+    benchmark:
+        "results/{study}/benchmarks/sample_base/{repeat}-{benchmark}.tsv"
+    threads: STUDY.compute.threads
+    resources:
+        gpu=GPUS,
+    conda:
+        "../envs/evaluate.yaml"
+    shell:
+        "python -m workflow_scripts.stages.sample_base"
+        " --settings {params.settings:q}"
+        " --compute {COMPUTE:q}"
+        " --code {params.code}"
+        " --root results/{wildcards.study}"
+        " --input base={input.base} holdout={input.holdout}"
+        " --output completions={output.completions}"
+        " > {log} 2>&1"
+
+
+rule grade_base:
+    """Grade the completions of the base."""
+    input:
+        completions="results/{study}/base/repeat-{repeat}/{benchmark}/completions.parquet",
+        holdout="results/{study}/holdouts/{benchmark}.parquet",
+    output:
+        samples="results/{study}/base/repeat-{repeat}/{benchmark}/samples.parquet",
+    params:
+        settings=grader_settings,
+        code=grade_code,
+    log:
+        "results/{study}/logs/grade_base/{repeat}-{benchmark}.log",
+    threads: 1
+    conda:
+        "../envs/evaluate.yaml"
+    shell:
+        "python -m workflow_scripts.stages.grade"
+        " --settings {params.settings:q}"
+        " --code {params.code}"
+        " --root results/{wildcards.study}"
+        " --input completions={input.completions} holdout={input.holdout}"
+        " --output samples={output.samples}"
+        " > {log} 2>&1"

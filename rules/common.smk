@@ -1,0 +1,157 @@
+# The study, and the functions that hand each rule its settings and the digest of its code.
+
+import sys
+from pathlib import Path
+
+from workflow_scripts import settings as of
+from workflow_scripts.commands import plan, progress, unlock
+from workflow_scripts.digest import digest
+from workflow_scripts.grading import REWARD_VERSION
+from workflow_scripts.study import StudyFaults, load, machine_faults
+
+try:
+    STUDY = load(config)
+except StudyFaults as faults:
+    sys.exit("The study cannot run:\n" + "\n".join(f"  {line}" for line in faults.lines))
+
+ROOT = f"results/{STUDY.study}"
+PLAN = Path(ROOT) / "plan.parquet"
+REWARD = REWARD_VERSION if STUDY.retrain_on_reward_change else plan.pinned_reward_version(PLAN, REWARD_VERSION)
+RUNS = STUDY.runs()
+REPEATS = range(STUDY.evaluation.base_repeats)
+SAMPLED = STUDY.sampled
+HOLDOUTS = STUDY.all_benchmarks
+GPUS = STUDY.compute.gpus
+# how, not what: no rule has it in its params
+COMPUTE = of.canonical(STUDY.compute.model_dump() | {"data_dir": STUDY.data_dir})
+
+
+wildcard_constraints:
+    study="[A-Za-z0-9][A-Za-z0-9_-]*",
+    arm="[A-Za-z0-9][A-Za-z0-9_-]*",
+    seed="[0-9]+",
+    repeat="[0-9]+",
+    step="[0-9]+",
+    benchmark="[A-Za-z0-9][A-Za-z0-9_-]*",
+
+
+def begin():
+    """At the start of a real run: what the study is held to is put on record, and a thread tells how far it is."""
+    if not workflow.is_main_process:  # the process that runs one job
+        return
+    if workflow.local_exec and (faults := machine_faults(STUDY, progress.gpus_here())):
+        sys.exit("The study cannot run here:\n" + "\n".join(f"  {line}" for line in faults))
+    unlock.hold()
+    plan.record(STUDY, PLAN, REWARD)
+    progress.follow(ROOT, RUNS, {arm: STUDY.resolved(arm).training.steps for arm in RUNS}, SAMPLED)
+
+
+def not_one_of(names):
+    """A pattern for any name but these."""
+    return f"(?!({'|'.join(names)})/)[A-Za-z0-9][A-Za-z0-9_-]*" if names else "[A-Za-z0-9][A-Za-z0-9_-]*"
+
+
+def constant(settings):
+    """A params function: the braces of a plain string in params would be taken for wildcards, those of a result are not."""
+    text = of.canonical(settings)
+
+    def params(wildcards):
+        return text
+
+    return params
+
+
+def code(stage, *roots, cut=()):
+    """A params function: the digest of what a stage runs."""
+
+    def params(wildcards):
+        return digest(stage, roots, cut)
+
+    return params
+
+
+def run_files(file):
+    """All runs' files of that name; with allow_missing those that exist."""
+    paths = [f"{ROOT}/runs/{arm}/seed-{seed}/{file}" for arm, seeds in RUNS.items() for seed in seeds]
+    return [p for p in paths if Path(p).exists()] if STUDY.allow_missing else paths
+
+
+def sample_files(wildcards):
+    """Graded samples of the base and of all runs; with allow_missing of the runs that have them."""
+    base = [f"{ROOT}/base/repeat-{repeat}/{b}/samples.parquet" for repeat in REPEATS for b in SAMPLED]
+    runs = [
+        f"{ROOT}/evals/{arm}/seed-{seed}/{b}/samples.parquet"
+        for arm, seeds in RUNS.items()
+        for seed in seeds
+        for b in SAMPLED
+    ]
+    return base + ([p for p in runs if Path(p).exists()] if STUDY.allow_missing else runs)
+
+
+def train_set_settings(wildcards):
+    return of.canonical(of.fetch_train_set(STUDY, Path(ROOT) / "data" / "candidates.parquet"))
+
+
+def train_set_code(wildcards):
+    return digest("fetch_train_set", set_roots(STUDY.train_set))
+
+
+def set_roots(name):
+    """The module of a benchmark; a set of the user's own has none."""
+    found = of.benchmark_module(STUDY, name)
+    return (f"benchmarks.{found}",) if found else ()
+
+
+def benchmark_settings(wildcards):
+    result = Path(ROOT) / "holdouts" / f"{wildcards.benchmark}.parquet"
+    return of.canonical(of.fetch_benchmark(STUDY, wildcards.benchmark, result))
+
+
+def benchmark_code(wildcards):
+    return digest("fetch_benchmark", set_roots(wildcards.benchmark))
+
+
+def grader_settings(wildcards):
+    return of.canonical({"grader": STUDY.grader_of(wildcards.benchmark)})
+
+
+def audit_code(wildcards):
+    return digest("audit_gold", (f"grading.{STUDY.grader_of(wildcards.benchmark)}",))
+
+
+def grade_code(wildcards):
+    return digest("grade", (f"grading.{STUDY.grader_of(wildcards.benchmark)}",))
+
+
+def contamination_settings(wildcards):
+    return of.canonical({"benchmark": wildcards.benchmark})
+
+
+def train_settings(wildcards):
+    return of.canonical(of.train(STUDY, wildcards.arm, int(wildcards.seed), REWARD))
+
+
+def train_code(wildcards):
+    # a version number stands for the grader: a better grader does not retrain what it would have judged alike
+    return digest("train", of.train_roots(STUDY, wildcards.arm), ("grading",))
+
+
+def train_branch(wildcards):
+    """The state of the arm that a branch starts from."""
+    branch = STUDY.resolved(wildcards.arm).branch_from
+    if branch is None:
+        return []
+    return f"{ROOT}/runs/{branch.arm}/seed-{wildcards.seed}/branch_states/step-{branch.step}.tar"
+
+
+def sample_base_settings(wildcards):
+    return of.canonical(of.sample_base(STUDY, int(wildcards.repeat), wildcards.benchmark))
+
+
+def sample_checkpoints_settings(wildcards):
+    return of.canonical(of.sample_checkpoints(STUDY, wildcards.arm, int(wildcards.seed), wildcards.benchmark))
+
+
+def kept(path):
+    """Completions are dropped once graded where the study says so."""
+    return path if STUDY.compute.keep.completions else temp(path)

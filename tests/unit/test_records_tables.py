@@ -1,0 +1,348 @@
+"""Tables made from training's records, against numbers worked out by hand."""
+
+import math
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from workflow_scripts import tables
+from workflow_scripts.stages import check_reachability, list_runs, summarise_dynamics
+from workflow_scripts.stages._command import Job
+from workflow_scripts.tables import TableError
+
+SEQUENCE = {"ratio": "sequence", "surrogate": "clipped", "bounds": "ppo", "eps_low": 3e-3, "eps_high": 5e-3}
+GAPO = {"ratio": "sequence", "surrogate": "clipped", "bounds": "gapo", "eps_low": 3e-3, "eps_high_max": 5e-3}
+TOKEN = {"ratio": "token", "surrogate": "clipped", "bounds": "ppo", "eps_low": 0.2, "eps_high": 0.28}
+GAPO_TOKEN = {"ratio": "token", "surrogate": "clipped", "bounds": "gapo", "eps_low": 0.2, "eps_high_max": 0.28}
+
+
+def record(step: int, prompt: int, rollout: int, advantage: float, reward: float, correct: int, **more: Any) -> dict:
+    """A row of rollout_updates: batches of two updates, groups of four, ten tokens; nothing clipped unless said."""
+    return {
+        "step": step, "batch": (step - 1) // 2, "update_index": (step - 1) % 2, "epoch": (step - 1) % 2, "minibatch": 0,
+        "prompt_position": prompt, "rollout": rollout, "group_size": 4, "group_correct": correct, "reward": reward,
+        "advantage": advantage, "completion_tokens": 10, "truncated": False, "mean_log_ratio": 0.0,
+        "sum_abs_ratio_deviation": 0.0, "sum_entropy": 5.0, "clipped_upper_tokens": 0, "clipped_lower_tokens": 0,
+        "upper_bound": 1.005 if advantage > 0 else None, "lower_bound": None if advantage > 0 else 0.997, **more,
+    }  # fmt: skip
+
+
+def mixed(step: int, **first: Any) -> list[dict]:
+    """A group with one correct rollout (whose record `first` changes) and a flat one."""
+    return [
+        record(step, 0, 0, 0.75, 1.0, 1, **first),
+        *(record(step, 0, i, -0.25, 0.0, 1) for i in (1, 2, 3)),
+        *(record(step, 1, i, 0.0, 0.0, 0) for i in range(4)),
+    ]
+
+
+def write_run(root: Path, arm: str, seed: int, rows: list[dict], tail: list[dict], **footer: Any) -> None:
+    folder = root / "runs" / arm / f"seed-{seed}"
+    tables.write(folder / "rollout_updates.parquet", tables.ROLLOUT_UPDATES, rows, {})
+    tables.write(folder / "tail_tokens.parquet", tables.TAIL_TOKENS, tail, {})
+    checkpoint = {"step": 2, "file": "adapter.safetensors", "sha256": "00", "bytes": 1}
+    made = {"settings": {"seed": seed}, "code": "c0de", "inputs": "1n", "frozen_weights_drift": None} | footer
+    tables.write(folder / "checkpoints.parquet", tables.CHECKPOINTS, [checkpoint], made)
+
+
+def job(root: Path, name: str, runs: dict[str, list[int]], **settings: Any) -> Job:
+    defaults = {
+        "runs": runs,
+        "roles": dict.fromkeys(runs, "comparison"),
+        "baseline": "fixed",
+        "objectives": {"fixed": SEQUENCE, "gapo": GAPO},
+        "differs_only_in_bounds": ["gapo"],
+        "updates_per_batch": dict.fromkeys(runs, 2),
+        "benchmarks": ["test"],
+        "allow_missing": False,
+    }
+    return Job(defaults | settings, {}, "c0de", root, {}, {name: [str(root / f"{name}.parquet")]}, ())
+
+
+def reachability(root: Path, runs: dict[str, list[int]], **settings: Any) -> dict[tuple[str, str], dict]:
+    check_reachability.main(job(root, "reachability", runs, **settings))
+    rows = tables.read(root / "reachability.parquet", tables.REACHABILITY).to_pylist()
+    return {(row["arm"], row["check"]): row for row in rows}
+
+
+def dynamics(root: Path, runs: dict[str, list[int]], **settings: Any) -> list[dict]:
+    summarise_dynamics.main(job(root, "dynamics", runs, **settings))
+    return tables.read(root / "dynamics.parquet", tables.DYNAMICS).to_pylist()
+
+
+def test_dynamics_of_a_hand_made_run(tmp_path: Path) -> None:
+    moved = {"clipped_upper_tokens": 4, "sum_abs_ratio_deviation": 0.2, "mean_log_ratio": math.log(1.02),
+             "sum_entropy": 13.0, "truncated": True}  # fmt: skip
+    write_run(tmp_path, "fixed", 0, mixed(1) + mixed(2, **moved), [])
+    rows = {(row["step"], row["group_correct"]): row for row in dynamics(tmp_path, {"fixed": [0]})}
+    assert list(rows) == [(1, None), (1, 0), (1, 1), (2, None), (2, 0), (2, 1)]
+
+    every = rows[2, None]
+    assert (every["update_index"], every["rollouts"], every["positive_rollouts"], every["negative_rollouts"]) == (
+        1,
+        8,
+        1,
+        3,
+    )
+    expected = {
+        "clipped_upper_share": 1.0, "clipped_lower_share": 0.0, "clipped_upper_token_share": 0.4,
+        "clipped_lower_token_share": 0.0, "mean_abs_ratio_deviation": 0.02 / 8, "mean_entropy": (13 + 7 * 5) / 80,
+        "mean_upper_width": 0.005, "mean_completion_tokens": 10.0, "truncated_share": 1 / 8, "mean_reward": 1 / 8,
+        "flat_group_share": 0.5,
+    }  # fmt: skip
+    assert {name: every[name] for name in expected} == pytest.approx(expected, rel=1e-5)
+    # sequence ratios 1.02 and seven times 1; advantages .75, three times -.25, four times 0
+    cross = 0.02 * 0.75
+    assert every["ratio_advantage_correlation"] == pytest.approx(
+        cross / math.sqrt(0.02**2 * 7 / 8 * (0.75**2 + 3 * 0.25**2)), rel=1e-4
+    )
+    assert rows[1, None]["ratio_advantage_correlation"] is None
+
+    assert rows[2, 1]["flat_group_share"] == 0.0
+    assert rows[2, 1]["clipped_upper_share"] == 1.0
+    assert rows[2, 0]["flat_group_share"] == 1.0
+    assert rows[2, 0]["positive_rollouts"] == 0
+    assert rows[2, 0]["clipped_upper_share"] is None
+    assert rows[2, 0]["mean_upper_width"] is None
+
+
+def test_a_group_split_over_minibatches_is_not_flat(tmp_path: Path) -> None:
+    """Each update alone sees equal rewards of the group; only the batch shows that it is mixed."""
+    rows = [record(step, 0, step - 1, 0.5 if step == 1 else -0.5, float(step == 1), 1) for step in (1, 2)]
+    write_run(tmp_path, "fixed", 0, rows, [])
+    assert [row["flat_group_share"] for row in dynamics(tmp_path, {"fixed": [0]})] == [0.0] * 4
+
+
+def test_missing_runs_are_left_out_only_when_allowed(tmp_path: Path) -> None:
+    write_run(tmp_path, "fixed", 0, mixed(1), [])
+    assert {row["seed"] for row in dynamics(tmp_path, {"fixed": [0, 1]}, allow_missing=True)} == {0}
+    with pytest.raises(TableError, match=r"seed-1/rollout_updates.parquet: the file is missing"):
+        dynamics(tmp_path, {"fixed": [0, 1]})
+
+
+def test_a_truncated_record_is_named(tmp_path: Path) -> None:
+    write_run(tmp_path, "fixed", 0, mixed(1), [])
+    path = tmp_path / "runs" / "fixed" / "seed-0" / "rollout_updates.parquet"
+    path.write_bytes(path.read_bytes()[:-40])
+    with pytest.raises(TableError, match=r"seed-0/rollout_updates.parquet: not a readable parquet file"):
+        dynamics(tmp_path, {"fixed": [0]})
+    with pytest.raises(TableError, match=r"seed-0/rollout_updates.parquet: not a readable parquet file"):
+        reachability(tmp_path, {"fixed": [0]})
+
+
+def test_decisive_tokens_with_the_sequence_ratio(tmp_path: Path) -> None:
+    """c = 3 of 4: GAPO's upper width is 3e-3 + 2e-3 / 3 = 3.67e-3, the fixed one 5e-3.
+
+    A ratio of 1.004 lies between them: its 10 of the 40 tokens at update index 1 are decisive. 1.0045 on a negative
+    rollout, 1.006 (clipped by both), 1.003 (by neither) and update index 0 are not.
+    """
+    rows = [
+        record(step, 0, i, 0.25 if i < 3 else -0.75, float(i < 3), 3, mean_log_ratio=math.log(ratio))
+        for step in (1, 2)
+        for i, ratio in enumerate((1.004, 1.006, 1.003, 1.0045))
+    ]
+    for arm in ("fixed", "gapo"):
+        write_run(tmp_path, arm, 0, rows, [])
+    found = reachability(tmp_path, {"fixed": [0], "gapo": [0]})
+    row = found["gapo", "decisive_tokens"]
+    assert (row["verdict"], row["value"]) == ("pass", 0.25)
+    assert "25.0 %" in row["message"]
+    assert found["fixed", "decisive_tokens"]["verdict"] is None
+
+
+def test_decisive_tokens_with_the_token_ratio(tmp_path: Path) -> None:
+    """c = 3 of 4: GAPO's upper width is .2 + .08 / 3 = .2267, the fixed one .28; 1.25 lies between."""
+    rows = [
+        record(step, 0, i, 0.25 if i < 3 else -0.75, float(i < 3), 3, upper_bound=None)
+        for step in (1, 2)
+        for i in range(4)
+    ]
+    ratios = {(0, 2): 1.25, (0, 3): 1.2, (1, 0): 1.3, (3, 1): 1.25, (1, 9): 1.24}  # (rollout, position)
+    tail = [
+        {"step": step, "prompt_position": 0, "rollout": rollout, "position": position, "log_ratio": math.log(ratio),
+         "old_log_prob": -1.0}
+        for step in (1, 2) for (rollout, position), ratio in sorted(ratios.items())
+    ]  # fmt: skip
+    for arm in ("fixed", "gapo"):
+        write_run(tmp_path, arm, 0, rows, tail)
+    objectives = {"fixed": TOKEN, "gapo": GAPO_TOKEN}
+    found = reachability(tmp_path, {"fixed": [0], "gapo": [0]}, objectives=objectives)
+    assert found["gapo", "decisive_tokens"]["value"] == pytest.approx(2 / 40)
+
+    narrow = {"fixed": TOKEN | {"eps_high": 0.01}, "gapo": GAPO_TOKEN}
+    row = reachability(tmp_path, {"fixed": [0], "gapo": [0]}, objectives=narrow)["gapo", "decisive_tokens"]
+    assert row["verdict"] is None
+    assert row["value"] is None
+    assert "ppo has a bound within 0.015 of 1" in row["message"]
+
+
+def test_dcpo_is_judged_by_the_probability_of_each_token(tmp_path: Path) -> None:
+    """At q = e^-3 its upper bound is .5 + .5 sqrt(1 + .8 e^3) = 2.57, at q = 1 it is 1.17; ppo's is 1.28."""
+    rows = [record(step, 0, i, 0.25 if i < 3 else -0.75, float(i < 3), 3) for step in (1, 2) for i in range(4)]
+    tail = [
+        {"step": 2, "prompt_position": 0, "rollout": 0, "position": i, "log_ratio": math.log(1.22), "old_log_prob": q}
+        for i, q in enumerate((0.0, -3.0))
+    ]
+    write_run(tmp_path, "fixed", 0, rows, tail)
+    write_run(tmp_path, "dcpo", 0, rows, tail)
+    dcpo = {"ratio": "token", "surrogate": "clipped", "bounds": "dcpo", "eps_low": 0.16, "eps_high": 0.2}
+    found = reachability(
+        tmp_path,
+        {"fixed": [0], "dcpo": [0]},
+        objectives={"fixed": TOKEN, "dcpo": dcpo},
+        differs_only_in_bounds=["dcpo"],
+    )
+    assert found["dcpo", "decisive_tokens"]["value"] == pytest.approx(1 / 40)
+
+
+@pytest.mark.parametrize(
+    ("objective", "only_bounds", "said"),
+    [
+        (SEQUENCE, [], "same objective as fixed"),
+        (GAPO, [], "differs from fixed in more than its bounds"),
+        (GAPO | {"surrogate": "cispo"}, ["gapo"], "differs from fixed in more than its bounds"),
+    ],
+)
+def test_decisive_tokens_are_null_where_undefined(
+    tmp_path: Path, objective: dict, only_bounds: list[str], said: str
+) -> None:
+    for arm in ("fixed", "gapo"):
+        write_run(tmp_path, arm, 0, mixed(1) + mixed(2), [])
+    objectives = {"fixed": SEQUENCE, "gapo": objective}
+    found = reachability(
+        tmp_path, {"fixed": [0], "gapo": [0]}, objectives=objectives, differs_only_in_bounds=only_bounds
+    )
+    row = found["gapo", "decisive_tokens"]
+    assert (row["verdict"], row["value"], row["message"]) == (None, None, said)
+
+
+def test_no_decisive_token_says_that_nothing_could_have_shown(tmp_path: Path) -> None:
+    for arm in ("fixed", "gapo"):
+        write_run(tmp_path, arm, 0, mixed(1) + mixed(2), [])
+    row = reachability(tmp_path, {"fixed": [0], "gapo": [0]})["gapo", "decisive_tokens"]
+    assert (row["verdict"], row["value"]) == ("fail", 0.0)
+    assert row["message"].endswith("the comparison could not have shown anything")
+
+
+@pytest.mark.parametrize(
+    ("first", "later", "verdict", "said"),
+    [
+        (0, 4, "pass", "50.0 % of rollouts clipped at update index 1 and later, 0 % at 0"),
+        (0, 0, "warn", "no bound fired"),
+        (4, 4, "fail", "inside numerical noise"),
+        (4, 0, "fail", "inside numerical noise"),
+    ],
+)
+def test_noise_control(tmp_path: Path, first: int, later: int, verdict: str, said: str) -> None:
+    def update(step: int, tokens: int) -> list[dict]:
+        return [record(step, 0, i, a, r, 1, clipped_upper_tokens=t)
+                for i, (a, r, t) in enumerate(((0.5, 1.0, tokens), (-0.5, 0.0, 0)))]  # fmt: skip
+
+    write_run(tmp_path, "fixed", 0, update(1, first) + update(2, later), [])
+    row = reachability(tmp_path, {"fixed": [0]})["fixed", "noise_control"]
+    assert row["verdict"] == verdict
+    assert said in row["message"]
+
+
+def test_one_update_per_batch_can_never_clip(tmp_path: Path) -> None:
+    write_run(tmp_path, "fixed", 0, mixed(1) + mixed(3), [])
+    row = reachability(tmp_path, {"fixed": [0]}, updates_per_batch={"fixed": 1})["fixed", "noise_control"]
+    assert (row["verdict"], row["value"]) == ("fail", None)
+    assert "no bound can fire" in row["message"]
+
+
+@pytest.mark.parametrize(("clipped", "verdict"), [(0, "fail"), (1, "warn"), (3, "pass")])
+def test_clip_live_asks_for_more_than_two_per_cent(tmp_path: Path, clipped: int, verdict: str) -> None:
+    rows = [record(2, prompt, 0, 0.5, 1.0, 1, clipped_upper_tokens=int(prompt < clipped)) for prompt in range(100)]
+    write_run(tmp_path, "fixed", 0, rows, [])
+    row = reachability(tmp_path, {"fixed": [0]})["fixed", "clip_live"]
+    assert (row["verdict"], row["value"]) == (verdict, clipped / 100)
+
+
+def slope_rows(slope: float) -> list[dict]:
+    """|s - 1| = slope · A over positive rollouts at update index 1."""
+    return [record(2, i, 0, a, 1.0, 1, mean_log_ratio=math.log1p(slope * a)) for i, a in enumerate((0.25, 0.5, 0.75))]
+
+
+def test_premise_is_a_t_interval_over_the_slopes_of_the_runs(tmp_path: Path) -> None:
+    for seed, slope in enumerate((0.01, 0.02, 0.03)):
+        write_run(tmp_path, "fixed", seed, slope_rows(slope), [])
+    row = reachability(tmp_path, {"fixed": [0, 1, 2]})["fixed", "premise"]
+    half = 4.302653 * 0.01 / math.sqrt(3)
+    expected = {"value": 0.02, "ci_low": 0.02 - half, "ci_high": 0.02 + half}
+    assert {name: row[name] for name in expected} == pytest.approx(expected, rel=1e-4)
+    assert row["verdict"] == "warn"
+    assert row["message"].startswith("not present here")
+
+    for seed, slope in enumerate((0.019, 0.02, 0.021)):
+        write_run(tmp_path, "fixed", seed, slope_rows(slope), [])
+    row = reachability(tmp_path, {"fixed": [0, 1, 2]})["fixed", "premise"]
+    assert row["verdict"] == "pass"
+    assert row["message"].startswith("present")
+
+    row = reachability(tmp_path, {"fixed": [0]})["fixed", "premise"]
+    assert (row["verdict"], row["ci_low"]) == (None, None)
+    assert row["value"] == pytest.approx(0.019, rel=1e-4)
+
+
+@pytest.mark.parametrize(("flat", "verdict"), [(2, "pass"), (3, "warn"), (4, "fail")])
+def test_flat_groups_warn_above_half(tmp_path: Path, flat: int, verdict: str) -> None:
+    rows = [
+        record(1, prompt, i, 0.0 if prompt < flat else i - 0.5, 0.0 if prompt < flat else float(i), 1)
+        for prompt in range(4)
+        for i in range(2)
+    ]
+    write_run(tmp_path, "fixed", 0, rows, [])
+    row = reachability(tmp_path, {"fixed": [0]})["fixed", "flat_groups"]
+    assert (row["verdict"], row["value"]) == (verdict, flat / 4)
+
+
+@pytest.mark.parametrize(("cut", "verdict"), [(1, "pass"), (2, "warn")])
+def test_truncation_warns_above_a_tenth(tmp_path: Path, cut: int, verdict: str) -> None:
+    write_run(tmp_path, "fixed", 0, [record(1, p, 0, 0.5, 1.0, 1, truncated=p < cut) for p in range(10)], [])
+    assert reachability(tmp_path, {"fixed": [0]})["fixed", "truncation"]["verdict"] == verdict
+
+
+@pytest.mark.parametrize(("drift", "verdict"), [(None, None), (False, "pass"), (True, "fail")])
+def test_frozen_weights(tmp_path: Path, drift: bool | None, verdict: str | None) -> None:
+    write_run(tmp_path, "fixed", 0, mixed(1), [], frozen_weights_drift=drift)
+    row = reachability(tmp_path, {"fixed": [0]})["fixed", "frozen_weights"]
+    assert row["verdict"] == verdict
+    assert ("seed 0" in row["message"]) is (drift is True)
+
+
+@pytest.mark.parametrize(("weights", "verdict"), [("aa", "pass"), ("bb", "warn")])
+def test_initial_weights_are_compared_by_seed(tmp_path: Path, weights: str, verdict: str) -> None:
+    write_run(tmp_path, "fixed", 0, mixed(1), [], initial_weights="aa")
+    write_run(tmp_path, "gapo", 0, mixed(1), [], initial_weights=weights)
+    found = reachability(tmp_path, {"fixed": [0], "gapo": [0]})
+    assert found["gapo", "initial_weights"]["verdict"] == verdict
+    assert found["fixed", "initial_weights"]["verdict"] is None
+
+
+def test_an_arm_without_runs_is_said_and_no_crash(tmp_path: Path) -> None:
+    write_run(tmp_path, "gapo", 0, mixed(1) + mixed(2), [])
+    found = reachability(tmp_path, {"fixed": [0], "gapo": [0]}, allow_missing=True)
+    assert {row["message"] for (arm, _), row in found.items() if arm == "fixed"} == {"no run of this arm has finished"}
+    alone = reachability(tmp_path, {"gapo": [0]}, objectives={"gapo": GAPO})
+    assert alone["gapo", "decisive_tokens"]["message"] == "the baseline fixed is not part of this analysis"
+
+
+def test_list_runs_reads_footers_and_times(tmp_path: Path) -> None:
+    write_run(tmp_path, "fixed", 0, mixed(1), [], initial_weights="aa", final_weights="bb", reward_version=3)
+    for name, seconds in (("train/fixed-0", "31.5"), ("sample_checkpoints/fixed-0-test", "4.5")):
+        path = tmp_path / "benchmarks" / f"{name}.tsv"
+        path.parent.mkdir(parents=True)
+        path.write_text(f"s\th:m:s\tmax_rss\n{seconds}\t0:00:31\t300.1\n", encoding="utf-8")
+    list_runs.main(job(tmp_path, "runs", {"fixed": [0, 1]}, allow_missing=True))
+    done, missing = tables.read(tmp_path / "runs.parquet", tables.RUNS).to_pylist()
+    expected = {
+        "status": "done", "reason": None, "steps": 2, "code_digest": "c0de", "inputs_digest": "1n",
+        "initial_weights": "aa", "final_weights": "bb", "frozen_weights_drift": None, "reward_version": 3,
+        "train_seconds": 31.5, "sample_seconds": 4.5, "role": "comparison",
+    }  # fmt: skip
+    assert {name: done[name] for name in expected} == expected
+    assert len(done["settings_digest"]) == 16
+    assert (missing["seed"], missing["status"], missing["train_seconds"]) == (1, "missing", None)
+    assert missing["reason"] == "no checkpoints.parquet"

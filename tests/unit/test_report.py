@@ -1,0 +1,275 @@
+"""The page and its figures: what must stand first, what must be escaped, and that no chart is blank."""
+
+import contextlib
+import io
+import re
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import pytest
+from report_study import ANALYSIS, BENCHMARK, EFFECTS, ROLES, contents, effect, write
+
+from workflow_scripts import tables
+from workflow_scripts.figures import words
+from workflow_scripts.stages import report
+from workflow_scripts.stages._command import Job, StageError
+
+SVG = '<svg xmlns="http://www.w3.org/2000/svg"><g id="clip1"/><g clip-path="url(#clip1)"/></svg>'
+HOSTILE = "<script>alert(1)</script>"
+
+
+def page(root: Path, rows: dict[str, list[dict]] | None = None, **settings: Any) -> str:
+    """The report of a study, with stand-ins for the figures."""
+    job = write(root, rows or contents(), ANALYSIS | settings, {"effects": SVG, "noise_floors": SVG})
+    report.main(job)
+    return Path(job.output("report")).read_text(encoding="utf-8")
+
+
+def text(html: str) -> str:
+    """What a reader sees, in one line."""
+    body = re.sub(r"<(style|svg).*?</\1>", " ", html, flags=re.DOTALL)
+    return re.sub(r"\s+", " ", re.sub(r"<[^>]+>", " ", body))
+
+
+def warnings(html: str) -> str:
+    """Text of the warnings."""
+    found = re.search(r'<section id="warnings">.*?</section>', html, flags=re.DOTALL)
+    return text(found.group()) if found else ""
+
+
+def replace(rows: list[dict], change: dict, **where: Any) -> list[dict]:
+    """rows, with `change` put into those that match."""
+    return [row | change if all(row.get(k) == v for k, v in where.items()) else row for row in rows]
+
+
+def test_verdicts_are_sentences_with_their_numbers(tmp_path: Path) -> None:
+    shown = text(page(tmp_path))
+    assert "gapo: no difference beyond the margin: −0.4 points [−2.1, +1.3], margin 5" in shown
+    assert (
+        "gapo_matched: inconclusive: underpowered: +1.2 points [−3.1, +5.3], margin 5; needs 9 seeds per arm" in shown
+    )
+    assert "slow: worse than gspo_asym: −9.4 points [−12.1, −7.0], margin 5 (sensitivity)" in shown
+    assert "8 seeds per arm resolve the margin" in shown
+    assert "at 97.5 %: corrected for 2 compared arms and 1 planned look." in shown
+    assert "1 problems of word_problems_test (gold)" in shown
+
+
+def test_a_study_without_faults_has_no_warning_and_no_better(tmp_path: Path) -> None:
+    html = page(tmp_path)
+    assert warnings(html) == ""
+    assert not re.search(r"better than|winner", text(html))
+
+
+def test_equal_inputs_give_equal_bytes(tmp_path: Path) -> None:
+    assert page(tmp_path / "a") == page(tmp_path / "b")
+
+
+FAULTS = [
+    ("effects", [*EFFECTS[:3], effect("slow", -0.01, -0.03, 0.01, "no difference beyond the margin")],
+     "does not see the loss of slow"),
+    ("effects", [*EFFECTS[:2], effect("placebo", 0.05, 0.02, 0.08, "better"), EFFECTS[3]],
+     "The placebo placebo was judged"),
+    ("effects", replace(EFFECTS, {"planned_look": False}), "A look at 3 seeds was not planned"),
+    ("runs", replace(contents()["runs"], {"status": "missing", "reason": "no checkpoints.parquet"}, arm="gapo", seed=2),
+     "1 of 15 runs are missing: gapo seed 2 (no checkpoints.parquet)"),
+    ("runs", [row for row in contents()["runs"] if row["arm"] != "gapo" or row["seed"] == 0], "One seed only: gapo."),
+    ("reachability", replace(contents()["reachability"], {"verdict": "warn", "value": 0.7}, check="flat_groups"),
+     "Most groups are flat: in 70.0 % of them all rollouts got the same reward and taught nothing (gspo_asym, gapo)"),
+    ("reachability",
+     replace(contents()["reachability"], {"verdict": "warn", "value": 0.3}, check="truncation", arm="gapo"),
+     "Answers are cut off in training: 30.0 % of rollouts hit the token limit (gapo)"),
+    ("reachability", replace(contents()["reachability"], {"verdict": "fail"}, check="clip_live", arm="gapo"),
+     "gapo: upper clip is live: failed"),
+    ("scores", replace(contents()["scores"], {"truncated_share": 0.4}, arm="base", level="arm"),
+     "Answers are cut off in the evaluation of base: at most 40.0 %"),
+    ("contamination", replace(contents()["contamination"], {"caught": False}, holdout_problem_id="h3"),
+     "29 of 30 planted copies found"),
+    ("contamination", replace(contents()["contamination"], {"caught": None}), "no positive control was run"),
+    ("gold_audit", replace(contents()["gold_audit"], {"dropped": True, "reason": "unparsed"}),
+     "400 of 400 reference answers left out: 400 unparsed"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("table", "rows", "said"), FAULTS, ids=[said[:40] for *_, said in FAULTS])
+def test_each_fault_is_said_before_any_delta(tmp_path: Path, table: str, rows: list[dict], said: str) -> None:
+    html = page(tmp_path, contents() | {table: rows})
+    assert said in warnings(html)
+    shown = text(html)
+    numbers = [match.start() for match in re.finditer(r"[+−]?\d+\.\d points", shown)]
+    assert shown.index(said) < min(numbers)
+    assert html.index('id="warnings"') < html.index("<svg")
+
+
+def test_the_gravest_warning_is_first(tmp_path: Path) -> None:
+    rows = contents()
+    rows["effects"] = FAULTS[0][1]
+    rows["reachability"] = replace(rows["reachability"], {"verdict": "warn", "value": 0.7}, check="flat_groups")
+    shown = warnings(page(tmp_path, rows))
+    assert shown.index("does not see the loss") < shown.index("Most groups are flat")
+
+
+def test_one_seed_gets_no_interval_and_no_winner(tmp_path: Path) -> None:
+    single = effect("gapo", 0.062, None, None, "not assessable", reason="1 seed: an interval needs 2", look=1)
+    html = page(tmp_path, contents() | {"effects": [single], "power": []})
+    shown = text(html)
+    assert "gapo: not assessable; 1 seed: an interval needs 2; measured +6.2 points, without an interval" in shown
+    assert "gapo: better" not in shown
+    assert not re.search(r"\b(nan|None)\b", shown)
+
+
+def test_a_study_of_nothing_still_has_a_page(tmp_path: Path) -> None:
+    empty = {name: [] for name in contents()}
+    shown = text(page(tmp_path, empty))
+    assert "No arm was compared with gspo_asym." in shown
+
+
+class Fetches(HTMLParser):
+    """Collects all that a browser would load, and all scripts."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.found: list[str] = []
+
+    def handle_starttag(self, tag: str, attributes: list[tuple[str, str | None]]) -> None:
+        if tag in ("script", "iframe", "object", "embed", "link"):
+            self.found.append(tag)
+        for name, value in attributes:
+            if name.startswith("on") or (name in ("src", "href", "xlink:href") and not (value or "").startswith("#")):
+                self.found.append(f"{tag} {name}={value}")
+
+
+def test_text_of_the_study_is_inert(tmp_path: Path) -> None:
+    rows = contents()
+    rows["effects"] = [effect(HOSTILE, 0.01, -0.01, 0.03, "inconclusive", reason=HOSTILE)]
+    rows["runs"][0] |= {"status": "missing", "reason": HOSTILE}
+    rows["reachability"][0] |= {"arm": HOSTILE, "message": HOSTILE}
+    rows["coverage"][0] |= {"arm": HOSTILE, "against": HOSTILE}
+    rows["difficulty"][0] |= {"bin": HOSTILE}
+    rows["gold_audit"] = replace(rows["gold_audit"], {"dropped": True, "reason": HOSTILE})
+    rows["counts"][0] |= {"excluded": HOSTILE}
+    html = page(tmp_path, rows, question=HOSTILE, study=HOSTILE, arms=[HOSTILE, *ROLES])
+    assert html.count("&lt;script&gt;alert(1)&lt;/script&gt;") >= 10
+    assert HOSTILE not in html
+    parser = Fetches()
+    parser.feed(html)
+    assert parser.found == []
+
+
+def test_nothing_is_fetched_from_outside(tmp_path: Path) -> None:
+    html = page(tmp_path)
+    parser = Fetches()
+    parser.feed(html)
+    assert parser.found == []
+    assert not re.search(r"url\((?!#)|@import", html)
+
+
+def test_ids_of_two_figures_do_not_collide(tmp_path: Path) -> None:
+    html = page(tmp_path)
+    ids = re.findall(r'\bid="([^"]+)"', html)
+    assert len(ids) == len(set(ids))
+    assert "url(#figure_effects-clip1)" in html
+    assert "url(#figure_noise_floors-clip1)" in html
+
+
+def test_damaged_inputs_are_named(tmp_path: Path) -> None:
+    job = write(tmp_path, contents(), ANALYSIS, {"effects": ""})
+    with pytest.raises(StageError, match=r"figures/effects.svg: not an SVG figure"):
+        report.main(job)
+    scores = Path(job.input("scores"))
+    scores.write_bytes(scores.read_bytes()[:100])
+    with pytest.raises(tables.TableError, match=r"tables/scores.parquet: not a readable parquet file"):
+        report.main(job)
+
+
+@pytest.mark.parametrize(
+    ("said", "shown"),
+    [
+        (words.points(-0.004), "−0.4 points"),
+        (words.points(-0.0001), "0.0 points"),
+        (words.interval(-0.021, 0.0126), "[−2.1, +1.3]"),
+        (words.percent(0.123), "12.3 %"),
+        (words.percent(0.00042), "0.042 %"),
+        (words.percent(0.0), "0 %"),
+        (words.span(31.5), "32 s"),
+        (words.span(4000), "67 min"),
+        (words.span(11520), "3.2 h"),
+    ],
+)
+def test_numbers_in_words(said: str, shown: str) -> None:
+    assert said == shown
+
+
+def draw(root: Path, name: str, rows: dict[str, list[dict]], **settings: Any) -> tuple[str, str]:
+    """html and svg of a figure, made by its stage."""
+    from importlib import import_module
+
+    job = write(root, rows, {"arms": list(ROLES), "endpoint": {"pass_at": 1, "checkpoint": "last"}} | settings, {})
+    outputs = {kind: [str(root / f"{name}.{kind}")] for kind in ("html", "svg")}
+    stage = import_module(f"workflow_scripts.stages.plot_{name}")
+    stage.main(Job(job.settings, {}, job.code, root, job.inputs, outputs, ()))
+    return tuple(Path(outputs[kind][0]).read_text(encoding="utf-8") for kind in ("html", "svg"))
+
+
+FIGURES = {
+    "effects": ["gapo_matched", "slow (sensitivity)", "points", "two single runs"],
+    "learning_curves": ["optimizer updates", "pass@1 on word_problems_test (%)", "pass@8"],
+    "clip_fraction": ["correct rollouts in the group", "positive rollouts clipped above (%)"],
+    "noise_floors": ["SD of a run's pass@1 on word_problems_test (points)", "gspo_asym"],
+}
+
+
+@pytest.mark.parametrize("name", FIGURES)
+def test_figures_are_drawn_and_need_nothing_from_outside(tmp_path: Path, name: str) -> None:
+    html, svg = draw(tmp_path, name, contents())
+    for label in FIGURES[name]:
+        assert label.replace("'", "&#x27;") in svg or label in svg
+    assert "NaN" not in svg
+    assert "color-scheme: light dark" in svg[:400]
+    assert not re.search(r"<(script|link)[^>]+(src|href)=", html)
+    assert not re.search(r'(xlink:)?href="(?!#)|url\((?!#)', svg)
+
+
+EMPTY = {
+    "effects": ({"effects": [effect("gapo", 0.06, None, None, "not assessable")]}, "no interval: one seed"),
+    "learning_curves": ({"scores": [row for row in contents()["scores"] if row["arm"] == "base"]}, "no trained run"),
+    "clip_fraction": ({"dynamics": []}, "no bound could fire"),
+    "noise_floors": ({"noise_floors": [contents()["noise_floors"][0]]}, "one seed per arm"),
+}
+
+
+@pytest.mark.parametrize("name", EMPTY)
+def test_a_figure_without_data_says_why(tmp_path: Path, name: str) -> None:
+    rows, said = EMPTY[name]
+    assert said in draw(tmp_path, name, contents() | rows)[1]
+
+
+def test_hostile_arm_names_are_escaped_in_figures(tmp_path: Path) -> None:
+    rows = contents() | {"effects": [effect(HOSTILE, 0.01, -0.01, 0.03, "inconclusive")]}
+    html, svg = draw(tmp_path, "effects", rows, arms=["gspo_asym", HOSTILE])
+    assert HOSTILE not in svg
+    assert HOSTILE not in html
+
+
+def test_the_code_of_the_readme_runs(tmp_path: Path, repository: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    readme = (repository / "results" / "README.md").read_text(encoding="utf-8")
+    blocks = re.findall(r"```python\n(.*?)```", readme, flags=re.DOTALL)
+    path = tmp_path / "results" / "embedded" / "tables" / "effects.parquet"
+    tables.write(path, tables.EFFECTS, EFFECTS, {"code": "0123456789abcdef"})
+    monkeypatch.chdir(tmp_path)
+    printed = io.StringIO()
+    with contextlib.redirect_stdout(printed):
+        for block in blocks:
+            exec(block, {})
+    assert len(blocks[0].strip().splitlines()) == 2
+    assert "no difference beyond the margin" in printed.getvalue()
+    assert "delta | double | score | arm minus baseline" in printed.getvalue()
+    assert "0123456789abcdef" in printed.getvalue()
+
+
+def test_the_readme_names_every_table(repository: Path) -> None:
+    readme = (repository / "results" / "README.md").read_text(encoding="utf-8")
+    known = {table.name for table in vars(tables).values() if isinstance(table, tables.Table)}
+    missing = {name for name in known - {"problems", "manifest", "samples"} if not re.search(rf"\b{name}\b", readme)}
+    assert not missing
+    assert BENCHMARK not in readme

@@ -1,0 +1,37 @@
+"""`armslength`: what needs no DAG. `armslength --help` lists the commands."""
+
+import difflib
+import importlib
+import sys
+
+COMMANDS = {
+    "plan": "what the study would train and sample, and what exists already",
+    "status": "where each run stands, read from the files alone",
+    "selftest": "check the clip rules and the statistics on worked examples: seconds, offline, no model",
+    "adopt": "take over results of unknown history (a fresh clone with cached parquet) where they prove to be current",
+    "unlock": "let a study go on after its Snakemake was killed",
+    "schema": "write the JSON schema of the study file for editors",
+}
+
+
+def usage() -> str:
+    """One line per command."""
+    return "usage: armslength COMMAND [--help]\n\n" + "\n".join(f"  {name:<10}{text}" for name, text in COMMANDS.items())
+
+
+def main() -> int:
+    """Run the command named first on the command line; its exit code."""
+    name, *arguments = sys.argv[1:] or ["--help"]
+    if name in ("-h", "--help", "help"):
+        print(usage())
+        return 0
+    if name not in COMMANDS:
+        near = difflib.get_close_matches(name, COMMANDS, 1)
+        hint = f"did you mean {near[0]}?" if near else f"one of {', '.join(COMMANDS)}"
+        print(f"armslength: no command {name!r}; {hint}", file=sys.stderr)
+        return 2
+    return importlib.import_module(f"workflow_scripts.commands.{name}").main(arguments)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,14 @@
+"""SVAMP (Patel et al. 2021): variations of one- and two-step word problems; a story and a question that ends it."""
+
+from typing import Any
+
+from workflow_scripts.benchmarks import ProblemSet
+
+SETS = (ProblemSet(name="svamp", benchmark="svamp", grader="exact_answer", file="svamp.jsonl", size=1000),)
+
+
+def read(row: dict[str, Any]) -> dict[str, Any]:
+    """question (story and question joined; a story without a full stop is a clause), answer (145.0 is 145)."""
+    body, target = row["Body"].strip(), row["Answer"]
+    joint = " " if body.endswith((".", "?", "!", ",")) else ", "
+    return {"question": f"{body}{joint}{row['Question']}", "answer": target if target is None else f"{target:.15g}"}

@@ -1,0 +1,57 @@
+"""One module per `armslength` command, each with `main(arguments) -> exit code`."""
+
+import argparse
+import sys
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from workflow_scripts.study import Study, StudyFaults, load
+
+DEFAULT_STUDY = Path(__file__).parents[2] / "config.yaml"
+
+
+def study_parser(name: str, description: str | None) -> argparse.ArgumentParser:
+    """A parser with the options that choose the study, as Snakemake names them."""
+    parser = argparse.ArgumentParser(prog=f"armslength {name}", description=description)
+    parser.add_argument("--configfile", metavar="FILE", default=str(DEFAULT_STUDY), help="the study; default config.yaml")
+    parser.add_argument("--config", metavar="KEY=VALUE", nargs="+", default=[], help="keys of the study set over the file's")
+    return parser
+
+
+def configuration(configfile: str, settings: list[str]) -> dict[str, Any]:
+    """What Snakemake would hand to the study for these two options."""
+    try:
+        config = yaml.safe_load(Path(configfile).read_text(encoding="utf-8"))
+    except OSError as error:
+        raise StudyFaults([f"{configfile}: {error.strerror}"]) from None
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raise StudyFaults([f"{configfile}: no YAML: {' '.join(str(error).split())}"]) from None
+    if settings:
+        from snakemake.cli import parse_config
+        from snakemake.utils import update_config
+
+        if not isinstance(config, dict):
+            config = {}
+        update_config(config, parse_config(settings))
+    return config
+
+
+def read_study(options: argparse.Namespace) -> Study:
+    """The study that the options name; its faults end the program, one line each."""
+    try:
+        return load(configuration(options.configfile, options.config))
+    except StudyFaults as faults:
+        sys.exit("\n".join(faults.lines))
+
+
+def root_of(study: Study) -> Path:
+    """Where the study's results lie, in the working directory."""
+    return Path("results") / study.study
+
+
+def columns(rows: list[list[str]]) -> str:
+    """Rows as aligned text columns."""
+    widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
+    return "\n".join("  ".join(cell.ljust(w) for cell, w in zip(row, widths, strict=True)).rstrip() for row in rows)

@@ -1,0 +1,153 @@
+"""Where the runs of a study stand, read from files alone, and the line that says so while Snakemake works."""
+
+import json
+import os
+import sys
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TextIO
+
+DEVICES = Path("/dev")
+SHOWN = 4  # runs that one line names; a cluster has hundreds going
+
+
+def gpus_here() -> int:
+    """GPUs that jobs on this machine may use (no torch: the Snakefile asks)."""
+    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
+    if visible is not None:
+        return len([name for name in visible.split(",") if name.strip() not in ("", "-1")])
+    return len(list(DEVICES.glob("nvidia[0-9]*")))
+
+
+@dataclass(frozen=True)
+class Run:
+    """One arm with one seed: how far its training is, and what of its evaluation is there."""
+
+    arm: str
+    seed: int
+    steps: int
+    step: int
+    reward: float | None
+    trained: bool
+    evaluated: int
+    benchmarks: int
+    last_sign: float | None  # unix time of the trainer's last word
+
+    @property
+    def state(self) -> str:
+        """waiting, step n of N, trained, or evaluated."""
+        if self.trained:
+            return "evaluated" if self.evaluated == self.benchmarks else "trained"
+        return f"step {self.step} of {self.steps}" if self.last_sign else "waiting"
+
+
+def read_run(root: Path, arm: str, seed: int, steps: int, benchmarks: Sequence[str]) -> Run:
+    """State of one run from its outputs and from the progress.json that its trainer writes."""
+    trained = (root / "runs" / arm / f"seed-{seed}" / "checkpoints.parquet").exists()
+    evals = root / "evals" / arm / f"seed-{seed}"
+    evaluated = sum((evals / benchmark / "samples.parquet").exists() for benchmark in benchmarks)
+    try:
+        said = json.loads((root / "state" / arm / f"seed-{seed}" / "progress.json").read_text(encoding="utf-8"))
+    except (OSError, json.JSONDecodeError):  # not begun, finished, or just being written
+        said = {}
+    return Run(
+        arm=arm,
+        seed=seed,
+        steps=steps,
+        step=steps if trained else int(said.get("step", 0)),
+        reward=None if trained else said.get("reward"),
+        trained=trained,
+        evaluated=evaluated,
+        benchmarks=len(benchmarks),
+        last_sign=None if trained else said.get("time"),
+    )
+
+
+def read_runs(
+    root: Path, runs: Mapping[str, Sequence[int]], steps: Mapping[str, int], benchmarks: Sequence[str]
+) -> list[Run]:
+    """State of all runs, in the order of the study."""
+    return [read_run(root, arm, seed, steps[arm], benchmarks) for arm, seeds in runs.items() for seed in seeds]
+
+
+def _mean_seconds(folder: Path) -> float | None:
+    """Mean wall time of the finished jobs of a rule, from Snakemake's benchmark files."""
+    seconds = []
+    for path in folder.glob("*.tsv"):
+        lines = path.read_text(encoding="utf-8").splitlines()
+        if len(lines) > 1:
+            seconds.append(float(lines[1].split("\t")[0]))
+    return sum(seconds) / len(seconds) if seconds else None
+
+
+def remaining_seconds(root: Path, runs: Sequence[Run], begun: Sequence[Run], elapsed: float) -> float | None:
+    """Expected seconds until the last run is sampled, at the pace since `begun`; None while there is no pace yet.
+
+    Work is counted in optimizer steps; sampling a run on one benchmark counts as the steps that take as long, once a
+    job of each kind has been timed, and as nothing before that.
+    """
+    train, sample = (_mean_seconds(root / "benchmarks" / rule) for rule in ("train", "sample_checkpoints"))
+    mean_steps = sum(run.steps for run in runs) / max(len(runs), 1)
+    sampling = mean_steps * sample / train if train and sample else 0.0
+
+    def done(state: Sequence[Run]) -> float:
+        return sum(run.step + sampling * run.evaluated for run in state)
+
+    gained = done(runs) - done(begun)
+    if gained <= 0:
+        return None
+    total = sum(run.steps + sampling * run.benchmarks for run in runs)
+    return (total - done(runs)) * elapsed / gained
+
+
+def line(root: Path, runs: Sequence[Run], begun: Sequence[Run], elapsed: float, now: float) -> str:
+    """One line: runs done, which are going and how far, expected end."""
+    going = [run for run in runs if run.last_sign]
+    text = f"{sum(run.trained for run in runs)} of {len(runs)} runs trained"
+    text += f", {sum(run.state == 'evaluated' for run in runs)} evaluated"
+    if going:
+        named = [
+            f"{run.arm} seed {run.seed} {run.state}" + ("" if run.reward is None else f" (reward {run.reward:.2f})")
+            for run in going[:SHOWN]
+        ]
+        text += "; going: " + ", ".join(named)
+        text += f" and {len(going) - SHOWN} more" if len(going) > SHOWN else ""
+    left = remaining_seconds(root, runs, begun, elapsed)
+    if left:
+        end = time.strftime("%H:%M", time.localtime(now + left))
+        text += f"; runs end about {end}, in {max(1, round(left / 60))} min"
+    return text
+
+
+def follow(
+    root: str | Path,
+    runs: Mapping[str, Sequence[int]],
+    steps: Mapping[str, int],
+    benchmarks: Sequence[str],
+    *,
+    seconds: float = 15.0,
+    stream: TextIO = sys.stderr,
+) -> threading.Thread:
+    """Print `line` every so many seconds when it has changed, from a daemon thread that ends with the process.
+
+    runs: arm → seeds; steps: arm → optimizer updates. Called by the Snakefile's onstart, in the main process only.
+    """
+    root = Path(root)
+    begun, start = read_runs(root, runs, steps, benchmarks), time.time()
+
+    def loop() -> None:
+        last = ""
+        while True:
+            time.sleep(seconds)
+            now = time.time()
+            text = line(root, read_runs(root, runs, steps, benchmarks), begun, now - start, now)
+            if text != last:
+                print(f"[{time.strftime('%H:%M:%S')}] {text}", file=stream, flush=True)
+            last = text
+
+    thread = threading.Thread(target=loop, name="armslength-progress", daemon=True)
+    thread.start()
+    return thread

@@ -1,0 +1,33 @@
+"""`armslength status`: where each run stands, read from the files alone (no lock, no Snakemake)."""
+
+import time
+
+from workflow_scripts.commands import columns, read_study, root_of, study_parser
+from workflow_scripts.commands.progress import Run, read_runs
+
+SILENT = 600.0  # seconds without a word from the trainer after which its step is shown with its time
+
+
+def cell(run: Run, now: float) -> str:
+    """What the table says of one run."""
+    if run.trained and 0 < run.evaluated < run.benchmarks:
+        return f"trained, {run.evaluated} of {run.benchmarks} evaluated"
+    if run.last_sign and now - run.last_sign > SILENT:
+        return f"{run.state}, silent since {time.strftime('%d %b %H:%M', time.localtime(run.last_sign))}"
+    return run.state
+
+
+def main(arguments: list[str]) -> int:
+    """Print a table of arms and seeds: waiting, step n of N, trained, evaluated."""
+    study = read_study(study_parser("status", main.__doc__).parse_args(arguments))
+    runs = read_runs(
+        root_of(study), study.runs(), {name: study.resolved(name).training.steps for name in study.arms}, study.sampled
+    )
+    seeds = sorted({run.seed for run in runs})
+    cells = {(run.arm, run.seed): cell(run, time.time()) for run in runs}
+    rows = [["arm", *(f"seed {seed}" for seed in seeds)]]
+    rows += [[arm, *(cells.get((arm, seed), "-") for seed in seeds)] for arm in study.runs()]
+    print(columns(rows))
+    trained, evaluated = sum(run.trained for run in runs), sum(run.state == "evaluated" for run in runs)
+    print(f"\n{len(runs)} runs: {trained} trained, {evaluated} evaluated; results in {root_of(study)}")
+    return 0

@@ -1,0 +1,74 @@
+"""`armslength unlock`: let a study go on after its Snakemake was killed.
+
+A killed Snakemake leaves its locks behind, and the jobs it had started go on and would write to the same files as their
+second start. Whether a Snakemake is alive here is asked of the kernel: each one holds a shared lock on one file for as
+long as it lives (`hold`, called by the Snakefile's onstart), and a lock of the kernel dies with its process.
+"""
+
+import argparse
+import fcntl
+import os
+import shutil
+import sys
+from pathlib import Path
+
+import psutil
+
+SNAKEMAKE = Path(".snakemake")
+GRACE = 20.0  # seconds that an orphaned job gets to save its state
+
+
+def _open() -> int:
+    SNAKEMAKE.mkdir(exist_ok=True)
+    return os.open(SNAKEMAKE / "alive.lock", os.O_RDWR | os.O_CREAT)  # Python does not hand it on to jobs
+
+
+def hold() -> None:
+    """Hold the folder's lock until this process ends."""
+    fcntl.flock(_open(), fcntl.LOCK_SH)
+
+
+def alive() -> bool:
+    """Is a Snakemake working in this folder?"""
+    file = _open()
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    finally:
+        os.close(file)
+    return False
+
+
+def orphans() -> list[psutil.Process]:
+    """Jobs of this folder that run here without their Snakemake; those of a cluster are the cluster's."""
+    found = []
+    for process in psutil.process_iter():
+        try:
+            stage = any(word.startswith("workflow_scripts.stages.") for word in process.cmdline())
+            if stage and Path(process.cwd()) == Path.cwd() and "SLURM_JOB_ID" not in process.environ():
+                found.append(process)
+        except (psutil.NoSuchProcess, psutil.AccessDenied):
+            continue
+    return found
+
+
+def main(arguments: list[str]) -> int:
+    """Refuse while a Snakemake works here; else end what a killed one left running and remove its locks."""
+    argparse.ArgumentParser(prog="armslength unlock", description=main.__doc__).parse_args(arguments)
+    if not SNAKEMAKE.exists():
+        return 0
+    if alive():
+        print("armslength: Snakemake is working in this folder already; wait for it or stop it (Ctrl-C)", file=sys.stderr)
+        return 1
+    left = orphans()
+    for process in left:
+        process.terminate()
+    _, stubborn = psutil.wait_procs(left, timeout=GRACE)
+    for process in stubborn:
+        process.kill()
+    locks = list((SNAKEMAKE / "locks").glob("*.lock"))
+    shutil.rmtree(SNAKEMAKE / "locks", ignore_errors=True)
+    if left or locks:
+        print(f"armslength: the last Snakemake was killed; ended {len(left)} jobs it had left, removed its locks")
+    return 0

@@ -1,0 +1,1 @@
+"""Finding holdout problems among training problems."""

@@ -1,0 +1,227 @@
+"""Pairs of a holdout problem and another problem that resemble each other, and how much.
+
+Kinds of a pair, the first that holds:
+
+exact          equal raw text (symbols count: two formulas may have the same words and numbers)
+ngram          the other holds at least 0.8 of the holdout item's distinct 8-grams (5-grams if it has under 15 tokens)
+near           the same numbers, and word-level similarity of at least 0.9
+template_twin  the same words once numbers are dropped (8 words or more), or Jaccard of the 5-shingles with numbers
+               masked of at least 0.8
+partial        coverage of at least 0.5, or the same numbers and similarity of at least 0.75
+
+Similarity is 2 LCS / (a + b) over words. For `near` the numbers are content: problems that differ in a number have
+different answers, and most generated or templated problems differ from some other in a single number. Such a pair is
+a template twin, not a copy; a rule without this would remove nearly every row of a templated train set. N-grams hold
+their numbers already: one changed number costs a short item most of its few 8-grams.
+
+The holdout is an inverted index of hashed n-grams; the other side comes in blocks, so memory does not grow with it.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from hashlib import blake2b
+
+import numpy as np
+from scipy import sparse
+
+from workflow_scripts.decontamination.normalise import is_number, tokens
+
+KINDS = ("exact", "ngram", "near", "template_twin", "partial")
+REMOVED_KINDS = ("exact", "ngram", "near")
+_WIDTH, _SHORT_WIDTH, _SHORT_BELOW, _MASKED_WIDTH = 8, 5, 15, 5
+_COVERAGE, _COVERAGE_LISTED, _SIMILARITY, _SIMILARITY_LISTED, _JACCARD, _TWIN_WORDS = 0.8, 0.5, 0.9, 0.75, 0.8, 8
+_BLOCK = 2000
+_MIX = np.uint64(0x9E3779B97F4A7C15)  # an odd 64-bit constant: hash of an n-gram = polynomial in it, modulo 2^64
+
+
+@lru_cache(1 << 20)
+def _word_hash(word: str) -> int:
+    return int.from_bytes(blake2b(word.encode(), digest_size=8).digest(), "big")
+
+
+def _sequence_hash(words: Sequence[str]) -> int:
+    return _word_hash("\n".join(words))
+
+
+def word_similarity(first: Sequence[str], second: Sequence[str]) -> float:
+    """2 LCS / (a + b), between 0 and 1; bit-parallel LCS (Hyyrö 2004, figure 2)."""
+    if not first or not second:
+        return float(len(first) == len(second))
+    places: dict[str, int] = defaultdict(int)
+    for position, word in enumerate(first):
+        places[word] |= 1 << position
+    everything = unmatched = (1 << len(first)) - 1
+    for word in second:
+        hit = unmatched & places.get(word, 0)
+        unmatched = ((unmatched + hit) | (unmatched - hit)) & everything
+    return 2 * (len(first) - unmatched.bit_count()) / (len(first) + len(second))
+
+
+class _Texts:
+    """A block of texts, tokenised and hashed."""
+
+    def __init__(self, texts: Sequence[str]) -> None:
+        self.texts = texts
+        self.tokens = [tokens(text) for text in texts]
+        self.lengths = np.array([len(words) for words in self.tokens], dtype=np.int64)
+        self.numbers = np.array(
+            [_sequence_hash(sorted(filter(is_number, words))) for words in self.tokens], dtype=np.uint64
+        )
+        self.hashes = np.array([_word_hash(w) for words in self.tokens for w in words], dtype=np.uint64)
+        mask = np.array([is_number(w) for words in self.tokens for w in words], dtype=bool)
+        self.masked_hashes = np.where(mask, np.uint64(0), self.hashes)
+
+    def wording(self) -> Iterator[int | None]:
+        """A hash of the words without the numbers; None below eight words."""
+        for words in self.tokens:
+            plain = [word for word in words if not is_number(word)]
+            yield _sequence_hash(plain) if len(plain) >= _TWIN_WORDS else None
+
+    def shingles(self, width: int, masked: bool) -> tuple[np.ndarray, np.ndarray]:
+        """(text, hash) of every distinct n-gram of every text, sorted."""
+        values = self.masked_hashes if masked else self.hashes
+        owner = np.repeat(np.arange(len(self.texts)), self.lengths)
+        windows = len(values) - width + 1
+        if windows <= 0:
+            return np.empty(0, np.int64), np.empty(0, np.uint64)
+        grams = np.zeros(windows, dtype=np.uint64)
+        for offset in range(width):
+            grams = grams * _MIX + values[offset : offset + windows]
+        inside = owner[:windows] == owner[width - 1 :]
+        owner, grams = owner[:windows][inside], grams[inside]
+        order = np.lexsort((grams, owner))
+        owner, grams = owner[order], grams[order]
+        first = np.ones(len(grams), dtype=bool)
+        first[1:] = (owner[1:] != owner[:-1]) | (grams[1:] != grams[:-1])
+        return owner[first], grams[first]
+
+
+class _Shingles:
+    """Inverted index: which holdout items hold an n-gram."""
+
+    def __init__(self, holdout: _Texts, width: int, masked: bool, rows: np.ndarray) -> None:
+        self.width, self.masked = width, masked
+        owner, grams = holdout.shingles(width, masked)
+        chosen = rows[owner]
+        owner, grams = owner[chosen], grams[chosen]
+        self.known, column = np.unique(grams, return_inverse=True)
+        self.sizes = np.bincount(owner, minlength=len(rows))
+        shape = (len(self.known), len(rows))
+        self.index = sparse.csr_matrix((np.ones(len(owner), np.int32), (column, owner)), shape=shape)
+
+    def shared(self, block: _Texts) -> tuple[sparse.csr_matrix, np.ndarray]:
+        """Number of distinct n-grams in common (block x holdout), and how many each text of the block has."""
+        owner, grams = block.shingles(self.width, self.masked)
+        sizes = np.bincount(owner, minlength=len(block.texts))
+        place = np.searchsorted(self.known, grams)
+        hit = np.flatnonzero(place < len(self.known))
+        hit = hit[self.known[place[hit]] == grams[hit]]
+        shape = (len(block.texts), len(self.known))
+        held = sparse.csr_matrix((np.ones(len(hit), np.int32), (owner[hit], place[hit])), shape=shape)
+        return held @ self.index, sizes
+
+
+@dataclass(frozen=True)
+class Pairs:
+    """Pairs of (other, holdout): positions, kind (position in KINDS), coverage and masked Jaccard of each."""
+
+    other: np.ndarray
+    holdout: np.ndarray
+    kind: np.ndarray
+    coverage: np.ndarray
+    jaccard: np.ndarray
+
+    def take(self, chosen: np.ndarray) -> "Pairs":
+        """Those pairs: positions or a mask."""
+        return Pairs(*(getattr(self, name)[chosen] for name in self.__dataclass_fields__))
+
+
+class Holdout:
+    """The holdout side, indexed."""
+
+    def __init__(self, texts: Sequence[str]) -> None:
+        self._texts = _Texts(texts)
+        short = self._texts.lengths < _SHORT_BELOW
+        self._grams = (
+            _Shingles(self._texts, _WIDTH, False, ~short),
+            _Shingles(self._texts, _SHORT_WIDTH, False, short),
+        )
+        self._masked = _Shingles(self._texts, _MASKED_WIDTH, True, np.ones(len(texts), dtype=bool))
+        self._exact, self._wording = defaultdict(list), defaultdict(list)
+        for position, (text, wording) in enumerate(zip(texts, self._texts.wording(), strict=True)):
+            self._exact[text].append(position)
+            self._wording[wording].append(position)
+        self._wording.pop(None, None)
+
+    @property
+    def lengths(self) -> list[int]:
+        """Tokens of each holdout item."""
+        return self._texts.lengths.tolist()
+
+    def similarity(self, holdout: int, text: str) -> float:
+        """Word-level similarity of a holdout item and a text."""
+        return word_similarity(self._texts.tokens[holdout], tokens(text))
+
+    def pairs(self, texts: Sequence[str]) -> Pairs:
+        """All pairs of any kind between the texts and the holdout, by text, then holdout item."""
+        blocks = []
+        for start in range(0, len(texts), _BLOCK):
+            found = self._block(_Texts(texts[start : start + _BLOCK]))
+            blocks.append(Pairs(found.other + start, found.holdout, found.kind, found.coverage, found.jaccard))
+        if not blocks:
+            blocks.append(self._block(_Texts([])))
+        return Pairs(*(np.concatenate([getattr(b, name) for b in blocks]) for name in Pairs.__dataclass_fields__))
+
+    def _block(self, block: _Texts) -> Pairs:
+        shared = [grams.shared(block)[0] for grams in self._grams]
+        covered = sum(
+            counts.multiply(1 / np.maximum(g.sizes, 1)) for counts, g in zip(shared, self._grams, strict=True)
+        )
+        coverage = sparse.csr_matrix(covered)
+        masked, sizes = self._masked.shared(block)
+        common = masked.tocoo()
+        jaccard = common.data / (sizes[common.row] + self._masked.sizes[common.col] - common.data)
+        near, alike = self._same_numbers(block, common)
+        several = coverage.tocoo()
+        twin = jaccard >= _JACCARD
+        found = {
+            "exact": _joined(block.texts, self._exact),
+            "ngram": _where(several, several.data >= _COVERAGE),
+            "near": near,
+            "template_twin": np.hstack([_where(common, twin), _joined(block.wording(), self._wording)]),
+            "partial": np.hstack([_where(several, several.data >= _COVERAGE_LISTED), alike]),
+        }
+        other, holdout = np.hstack([found[kind] for kind in KINDS])
+        rank = np.repeat(np.arange(len(KINDS)), [found[kind].shape[1] for kind in KINDS])
+        _, first = np.unique(
+            other * len(self._texts.texts) + holdout, return_index=True
+        )  # the strongest kind comes first
+        other, holdout = other[first], holdout[first]
+        inverse = sparse.csr_matrix((jaccard, (common.row, common.col)), shape=masked.shape)
+        return Pairs(other, holdout, rank[first], _values(coverage, other, holdout), _values(inverse, other, holdout))
+
+    def _same_numbers(self, block: _Texts, common: sparse.coo_matrix) -> tuple[np.ndarray, np.ndarray]:
+        """Pairs with the same numbers and a shingle in common: those that are near, and those that are listed."""
+        mine, theirs = block.lengths[common.row], self._texts.lengths[common.col]
+        possible = 2 * np.minimum(mine, theirs) >= _SIMILARITY_LISTED * (mine + theirs)
+        other, holdout = _where(common, possible & (block.numbers[common.row] == self._texts.numbers[common.col]))
+        similarity = np.array(
+            [word_similarity(self._texts.tokens[h], block.tokens[o]) for o, h in zip(other, holdout, strict=True)]
+        )
+        pairs = np.vstack([other, holdout])
+        return pairs[:, similarity >= _SIMILARITY], pairs[:, similarity >= _SIMILARITY_LISTED]
+
+
+def _where(matrix: sparse.coo_matrix, chosen: np.ndarray) -> np.ndarray:
+    return np.vstack([matrix.row[chosen], matrix.col[chosen]]).astype(np.int64)
+
+
+def _joined(keys: Sequence | Iterator, places: dict) -> np.ndarray:
+    pairs = [(other, holdout) for other, key in enumerate(keys) for holdout in places.get(key, ())]
+    return np.array(pairs, dtype=np.int64).reshape(-1, 2).T
+
+
+def _values(matrix: sparse.csr_matrix, row: np.ndarray, column: np.ndarray) -> np.ndarray:
+    return np.asarray(matrix[row, column], dtype=float).ravel() if len(row) else np.empty(0)

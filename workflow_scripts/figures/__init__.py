@@ -1,0 +1,1 @@
+"""Figures (one function each: tables -> altair chart) and the words in which numbers are said."""

@@ -1,0 +1,34 @@
+"""Numbers as a reader sees them: shares in per cent, scores in points (hundredths), true minus signs."""
+
+MINUS = "\N{MINUS SIGN}"
+
+
+def number(value: float, digits: int = 1, *, sign: bool = False) -> str:
+    """A decimal number, never "-0.0"; sign: with a plus in front of positive ones."""
+    text = f"{value:{'+' if sign else ''}.{digits}f}"
+    if float(text) == 0:
+        text = text.lstrip("+-")
+    return text.replace("-", MINUS)
+
+
+def percent(share: float) -> str:
+    """0.1234 -> "12.3 %"; shares below one in a thousand keep two significant digits, none at all is "0 %"."""
+    size = 100 * share
+    return f"{size:.2g} %" if size < 0.1 else f"{number(size)} %"
+
+
+def points(score: float) -> str:
+    """A difference of scores: 0.0123 -> "+1.2 points"."""
+    return f"{number(100 * score, sign=True)} points"
+
+
+def interval(low: float, high: float) -> str:
+    """A confidence interval of a difference, in points: "[−2.1, +1.3]"."""
+    return f"[{number(100 * low, sign=True)}, {number(100 * high, sign=True)}]"
+
+
+def span(seconds: float) -> str:
+    """A duration: 42 s, 7 min, 3.2 h."""
+    if seconds < 100:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 6000 else f"{seconds / 3600:.1f} h"

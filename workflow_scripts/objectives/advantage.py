@@ -1,0 +1,25 @@
+"""How rewards become advantages. reward (G,k): G groups of k rollouts -> advantage (G,k)."""
+
+from torch import Tensor
+
+STD_FLOOR = 1e-4  # as TRL
+
+
+def none(reward: Tensor) -> Tensor:
+    """R - mean of the group (Dr.GRPO, arXiv:2503.20783)."""
+    return reward - reward.mean(1, keepdim=True)
+
+
+def group(reward: Tensor) -> Tensor:
+    """Divided by the group's sample standard deviation (GRPO, arXiv:2402.03300 Eq. 3)."""
+    return none(reward) / (reward.std(1, keepdim=True) + STD_FLOOR)
+
+
+def batch(reward: Tensor) -> Tensor:
+    """Divided by the standard deviation of the whole rollout batch."""
+    return none(reward) / (reward.std() + STD_FLOOR)
+
+
+def focal(advantage: Tensor, correct: Tensor, *, focal_gamma: float) -> Tensor:
+    """Times (1 - c/k)^gamma (F-GRPO, arXiv:2602.06717). correct (G,1): correct rollouts of the group."""
+    return advantage * (1 - correct / advantage.shape[1]) ** focal_gamma

@@ -1,0 +1,112 @@
+"""Clip policies: between which values may the importance ratio still move the policy?
+
+Each policy is one function from a `Group` to a `Bounds` pair, as short as its equation. Its keyword arguments are the keys
+an arm of a study may set (without a default: must set). For A > 0 the upper bound acts, for A < 0 the lower one; a bound
+that does not act is infinite, which makes ``clamp(ratio, lower, upper) * A`` equal PPO's ``min(r A, clip(r) A)`` in value
+and gradient (arXiv:1707.06347 Eq. 7).
+"""
+
+import math
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+
+@dataclass(frozen=True)
+class Group:
+    """What a bound may depend on: advantage (B,1), group_correct (B,1) as float, group_size, old_log_prob (B,T)."""
+
+    advantage: Tensor
+    group_correct: Tensor
+    group_size: int
+    old_log_prob: Tensor
+
+
+@dataclass(frozen=True)
+class Bounds:
+    """lower and upper bound of the ratio, each (B,1) or (B,T)."""
+
+    lower: Tensor
+    upper: Tensor
+
+
+def _one_sided(group: Group, lower: float | Tensor, upper: float | Tensor) -> Bounds:
+    """Upper bound where A > 0, lower bound elsewhere (A = 0 has no gradient either way)."""
+    positive = group.advantage > 0
+    infinite = torch.full_like(group.advantage, math.inf)
+    return Bounds(
+        lower=torch.where(positive, -infinite, torch.as_tensor(lower, dtype=infinite.dtype, device=infinite.device)),
+        upper=torch.where(positive, torch.as_tensor(upper, dtype=infinite.dtype, device=infinite.device), infinite),
+    )
+
+
+def _adaptive_width(group_correct: Tensor | float, group_size: int, narrow: float, wide: float) -> Tensor | float:
+    """Linear in the number of correct rollouts: `wide` at 1, `narrow` at all (arXiv:2609.00444 Eq. 11)."""
+    return narrow + (wide - narrow) * (group_size - group_correct) / (group_size - 1)
+
+
+def _mean_correct(group: Group, mean_correct: float | None) -> float:
+    """Mean count at which a positive rollout finds its group; (2k-1)/3 if counts are uniform over 1..k-1."""
+    return (2 * group.group_size - 1) / 3 if mean_correct is None else mean_correct
+
+
+def ppo(group: Group, *, eps_low: float, eps_high: float) -> Bounds:
+    """[1 - eps_low, 1 + eps_high]: GRPO 0.2/0.2 (arXiv:2402.03300), DAPO clip-higher 0.2/0.28 (arXiv:2503.14476), and
+    GSPO with the sequence ratio (arXiv:2507.18071)."""
+    return _one_sided(group, 1 - eps_low, 1 + eps_high)
+
+
+def dual_clip(group: Group, *, eps_low: float, eps_high: float, dual_clip_bound: float) -> Bounds:
+    """`ppo` with an upper bound for A < 0 too (arXiv:1912.09729 Eq. 5; TRL's `delta`)."""
+    plain = _one_sided(group, 1 - eps_low, 1 + eps_high)
+    return Bounds(plain.lower, plain.upper.clamp(max=dual_clip_bound))
+
+
+def gapo(group: Group, *, eps_low: float, eps_high_max: float) -> Bounds:
+    """The upper width follows how rare a correct answer was (arXiv:2609.00444 Eq. 11)."""
+    width = _adaptive_width(group.group_correct, group.group_size, eps_low, eps_high_max)
+    return _one_sided(group, 1 - eps_low, 1 + width)
+
+
+def gapo_matched(group: Group, *, eps_low: float, eps_high_max: float, mean_correct: float | None = None) -> Bounds:
+    """A constant upper width, as wide as `gapo`'s on average: separates the width from the adaptivity (ours)."""
+    width = _adaptive_width(_mean_correct(group, mean_correct), group.group_size, eps_low, eps_high_max)
+    return _one_sided(group, 1 - eps_low, 1 + width)
+
+
+def gapo_mirrored(group: Group, *, eps_low: float, eps_high_max: float, mean_correct: float | None = None) -> Bounds:
+    """`gapo` with the same mean width and the wrong direction (ours)."""
+    width = _adaptive_width(group.group_correct, group.group_size, eps_low, eps_high_max)
+    mean = _adaptive_width(_mean_correct(group, mean_correct), group.group_size, eps_low, eps_high_max)
+    return _one_sided(group, 1 - eps_low, 1 + 2 * mean - width)
+
+
+def gapo_proportional(group: Group, *, eps_low: float, eps_high_max: float) -> Bounds:
+    """An upper width proportional to the advantage 1 - c/k, without the floor that Eq. 11 adds (ours)."""
+    width = _adaptive_width(group.group_correct, group.group_size, 0.0, eps_high_max)
+    return _one_sided(group, 1 - eps_low, 1 + width)
+
+
+def gapo_lower(group: Group, *, eps_low: float, eps_high_max: float, eps_low_max: float) -> Bounds:
+    """`gapo` with an adaptive lower bound too: wide where wrong answers are rare (ours)."""
+    upper = _adaptive_width(group.group_correct, group.group_size, eps_low, eps_high_max)
+    lower = eps_low + (eps_low_max - eps_low) * (group.group_correct - 1) / (group.group_size - 1)
+    return _one_sided(group, 1 - lower, 1 + upper)
+
+
+def abc(group: Group, *, eps_1: float, eps_2: float, eps_3: float, eps_4: float) -> Bounds:
+    """Four bounds: [1 - eps_2, 1 + eps_1] for A > 0, [1 - eps_4, 1 + eps_3] otherwise (arXiv:2601.03895)."""
+    positive = group.advantage > 0
+    one = torch.ones_like(group.advantage)
+    return Bounds(
+        lower=torch.where(positive, one - eps_2, one - eps_4), upper=torch.where(positive, one + eps_1, one + eps_3)
+    )
+
+
+def dcpo(group: Group, *, eps_low: float, eps_high: float) -> Bounds:
+    """Bounds by the token's old probability q: rare tokens may move further (arXiv:2509.02333); token ratio only."""
+    q = group.old_log_prob.exp()
+    upper = (0.5 + 0.5 * torch.sqrt(1 + 4 * eps_high / q)).clamp(max=10.0)
+    lower = 0.5 + 0.5 * torch.sqrt((1 - 4 * eps_low / q).clamp(min=0.0))
+    return _one_sided(group, lower, upper)

@@ -1,0 +1,30 @@
+"""From a question to the token ids a model is given: one function per prompt family, the same in training and evaluation."""
+
+import json
+from pathlib import Path
+
+from transformers import PreTrainedTokenizerBase
+
+
+class PromptError(Exception):
+    """The tokenizer cannot make prompts of this family; one line for the user."""
+
+
+def _families() -> dict[str, dict[str, str]]:
+    return json.loads(Path(__file__).with_name("prompts.json").read_text(encoding="utf-8"))
+
+
+def encode(tokenizer: PreTrainedTokenizerBase, questions: list[str], family: str) -> list[list[int]]:
+    """Token ids of each question in a prompt family: a text template, or the tokenizer's own chat template.
+
+    Raises PromptError if the family needs a chat template and the tokenizer has none.
+    """
+    form = _families()[family]
+    texts = [form["question"].replace("{question}", question) for question in questions]
+    if "system" not in form:
+        return tokenizer(texts)["input_ids"]
+    if tokenizer.chat_template is None:
+        raise PromptError(f"model.prompt_family: {family}: the tokenizer has no chat template; use plain or base")
+    system = [{"role": "system", "content": form["system"]}] if form["system"] else []
+    chats = [[*system, {"role": "user", "content": text}] for text in texts]
+    return tokenizer.apply_chat_template(chats, add_generation_prompt=True, tokenize=True, return_dict=True)["input_ids"]

@@ -1,0 +1,212 @@
+"""What each stage gets of the study: exactly the settings it uses, so that nothing else can invalidate its results.
+
+Only rules and commands call this; stages get the outcome as canonical JSON. Where a key is not set it is left out, never
+null, so that a key that joins the study later leaves old results valid.
+"""
+
+import json
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from workflow_scripts import benchmarks
+from workflow_scripts.study import Study
+
+Settings = dict[str, Any]
+
+
+def canonical(settings: Settings) -> str:
+    """Sorted, compact JSON."""
+    return json.dumps(settings, sort_keys=True, separators=(",", ":"))
+
+
+def _set(**values: Any) -> Settings:
+    return {key: value for key, value in values.items() if value is not None}
+
+
+@lru_cache(None)
+def _local_sha256(path: Path) -> str | None:
+    from workflow_scripts.tables import file_sha256
+
+    return file_sha256(path) if path.is_file() else None
+
+
+def _recorded_sha256(result: Path) -> str | None:
+    """What an existing result says it was read from: where the file itself is not here, its result stays valid."""
+    from workflow_scripts.tables import provenance
+
+    return provenance(result).get("settings", {}).get("set", {}).get("sha256") if result.is_file() else None
+
+
+def _local_file(study: Study, path: str, result: Path) -> Settings:
+    folder = Path(study.data_dir) if study.data_dir else Path()
+    return _set(source="local", path=path, sha256=_local_sha256(folder / path) or _recorded_sha256(result))
+
+
+def problem_set(study: Study, name: str, result: Path) -> Settings:
+    """Where one problem set comes from: generated, a local file (by its sha256), or a pinned revision on the hub."""
+    own = study.sets.get(name)
+    if own is not None:
+        place = _local_file(study, own.path, result) if own.source == "local" else _set(source="hub", path=own.path)
+        fields = own.fields.model_dump() if own.fields else None
+        return _set(name=name, **place, revision=own.revision, config=own.config, split=own.split, fields=fields)
+    known = benchmarks.problem_set(name)
+    if "generated" in known.sources:
+        return _set(name=known.benchmark, split=known.split, source="generated")
+    if known.file is not None and (study.data_dir is not None or known.hub is None):
+        place = _local_file(study, known.file, result)
+    else:
+        place = _set(
+            source="hub", path=known.hub.path, config=known.hub.config, revision=known.hub.revision, hub_split=known.hub.split
+        )
+    return _set(name=known.benchmark, split=known.split, **place)
+
+
+def benchmark_module(study: Study, name: str) -> str | None:
+    """Module of `benchmarks` that reads a problem set; a set of the user's own has none."""
+    return None if name in study.sets else benchmarks.problem_set(name).benchmark
+
+
+def fetch_train_set(study: Study, result: Path) -> Settings:
+    """The candidates for training."""
+    train = study.data.train
+    return {"set": problem_set(study, study.train_set, result) | _set(rows=train.rows, seed=train.seed)}
+
+
+def fetch_benchmark(study: Study, benchmark: str, result: Path) -> Settings:
+    """The whole benchmark; how many of its problems are sampled is said where they are sampled."""
+    return {"set": problem_set(study, benchmark, result)}
+
+
+def train_grader(study: Study) -> str:
+    """Grader of the train set: the reward's, or the problem set's own where the reward is the user's function."""
+    return study.grader_of(study.train_set) if ":" in study.training.reward else study.training.reward
+
+
+def audit_train_set(study: Study, reward_version: int) -> Settings:
+    """The audit that decides which train rows are used, made under the pinned reward version."""
+    return {"grader": train_grader(study), "reward_version": reward_version}
+
+
+def _model(study: Study) -> Settings:
+    """What training and sampling need to know of the model; the weights themselves are an input."""
+    model = study.model
+    return _set(
+        dtype=model.dtype, prompt_family=model.prompt_family, adapter=model.adapter.model_dump() if model.adapter else None
+    )
+
+
+def prepare_base(study: Study) -> Settings:
+    """Which base model."""
+    model = study.model
+    return {"model": _set(source=model.source, name=model.name, revision=model.revision, dtype=model.dtype)}
+
+
+def train(study: Study, arm: str, seed: int, reward_version: int) -> Settings:
+    """One run: this arm's settings and the seed, and nothing of any other arm."""
+    resolved = study.resolved(arm)
+    training = resolved.training.model_dump(exclude_none=True) | {"checkpoints": resolved.checkpoints}
+    branch = {"step": resolved.branch_from.step, "optimizer": resolved.optimizer} if resolved.branch_from else None
+    return _set(
+        seed=seed,
+        model=_model(study),
+        objective=resolved.objective,
+        rollout=resolved.rollout.model_dump(exclude_none=True),
+        training=training,
+        reward_version=reward_version,
+        branch=branch,
+    )
+
+
+def train_roots(study: Study, arm: str) -> tuple[str, ...]:
+    """Code that training looks up by name: this arm's clip policy and surrogate."""
+    axes = study.resolved(arm).objective
+    bounds = (f"objectives.bounds:{axes['bounds']}",) if "bounds" in axes else ()
+    return (*bounds, f"objectives.surrogate:{axes['surrogate']}")
+
+
+def branch_states(study: Study) -> dict[str, list[int]]:
+    """Arms that others branch off, and the steps at which they do."""
+    runs = study.runs()
+    branches = [study.resolved(arm).branch_from for arm in runs]
+    steps: dict[str, set[int]] = {}
+    for branch in branches:
+        if branch is not None:
+            steps.setdefault(branch.arm, set()).add(branch.step)
+    return {arm: sorted(found) for arm, found in steps.items()}
+
+
+def _sampling(study: Study, benchmark: str) -> Settings:
+    evaluation = study.evaluation
+    return _set(
+        benchmark=benchmark,
+        model=_model(study),
+        problems=evaluation.problems,
+        samples=study.samples_of(benchmark),
+        temperature=evaluation.temperature,
+        top_p=evaluation.top_p,
+        max_completion=evaluation.max_completion,
+    )
+
+
+def sample_base(study: Study, repeat: int, benchmark: str) -> Settings:
+    """One more evaluation of the untrained base."""
+    return _sampling(study, benchmark) | {"repeat": repeat}
+
+
+def sample_checkpoints(study: Study, arm: str, seed: int, benchmark: str) -> Settings:
+    """All checkpoints of a run on one benchmark."""
+    return _sampling(study, benchmark) | {"arm": arm, "seed": seed, "steps": study.resolved(arm).checkpoints}
+
+
+def analysis(study: Study) -> Settings:
+    """What the statistics need to know, the same for all of them."""
+    runs = study.runs()
+    return _set(
+        baseline=study.baseline,
+        roles={arm: study.resolved(arm).role for arm in runs},
+        runs=runs,
+        benchmarks=study.reported,
+        selection=study.evaluation.selection,
+        pass_at=study.evaluation.pass_at,
+        endpoint=study.analysis.endpoint.model_dump(),
+        margin=study.analysis.margin,
+        alpha=study.analysis.alpha,
+        looks=study.looks,
+        last_steps={arm: study.resolved(arm).training.steps for arm in runs},
+        base_repeats=list(range(study.evaluation.base_repeats)),
+        allow_missing=study.allow_missing,
+    )
+
+
+def count(study: Study) -> Settings:
+    """Which runs are counted, and whether some may be missing."""
+    return {
+        "runs": study.runs(),
+        "base_repeats": list(range(study.evaluation.base_repeats)),
+        "benchmarks": study.sampled,
+        "decontaminated": study.data.decontaminate_against,
+        "allow_missing": study.allow_missing,
+    }
+
+
+def records(study: Study, reward_version: int) -> Settings:
+    """What the tables made from training's records need."""
+    runs = study.runs()
+    arms = {arm: study.resolved(arm) for arm in runs}
+    return {
+        "runs": runs,
+        "roles": {arm: resolved.role for arm, resolved in arms.items()},
+        "baseline": study.baseline,
+        "objectives": {arm: resolved.objective for arm, resolved in arms.items()},
+        "updates_per_batch": {arm: resolved.updates_per_batch for arm, resolved in arms.items()},
+        "steps": {arm: resolved.training.steps for arm, resolved in arms.items()},
+        "success_threshold": study.training.success_threshold,
+        "reward_version": reward_version,
+        "allow_missing": study.allow_missing,
+    }
+
+
+def report(study: Study) -> Settings:
+    """The page: the question and how it was to be answered."""
+    return {"study": study.study, "question": study.question or ""} | analysis(study)

@@ -1,0 +1,1 @@
+"""One module per rule: parse arguments, read parquet, call the package, write parquet. Nothing else."""

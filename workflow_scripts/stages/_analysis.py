@@ -1,0 +1,188 @@
+"""What the analysis stages share: the counts by run, checkpoint and benchmark, and what the study asks of them."""
+
+import math
+from collections.abc import Sequence
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from workflow_scripts import tables
+from workflow_scripts.stages._command import Job, StageError
+from workflow_scripts.statistics.arm import Arm
+from workflow_scripts.statistics.pass_at_k import pass_at_k, pass_at_k_variance
+
+BASE = "base"  # the untrained model in counts: its seed is the repeat, its step 0
+MACRO = "macro"  # in place of a benchmark: the mean over the reported benchmarks
+
+Cell = pd.DataFrame  # counts of one run at one checkpoint on one benchmark: a row per problem, by problem_id
+
+
+class Analysis:
+    """Settings of the analysis with the counts that remain after exclusions.
+
+    views: name -> benchmarks averaged under it (each reported benchmark, and `macro` when there are several).
+    """
+
+    def __init__(self, job: Job) -> None:
+        settings = job.settings
+        self.settings = settings
+        self.baseline: str = settings["baseline"]
+        self.roles: dict[str, str] = settings["roles"]
+        self.margin: float = settings["margin"]
+        self.looks: list[int] = settings["looks"]
+        self.last_steps: dict[str, int] = settings["last_steps"]
+        self.benchmarks: list[str] = settings["benchmarks"]
+        self.views = {name: [name] for name in self.benchmarks}
+        if len(self.benchmarks) > 1:
+            self.views[MACRO] = self.benchmarks
+        self.endpoint_view = MACRO if len(self.benchmarks) > 1 else self.benchmarks[0]
+        self.endpoint_pass_at: int = settings["endpoint"]["pass_at"]
+        self.pass_at = sorted({*settings["pass_at"], self.endpoint_pass_at})
+        self.path = job.input("counts")
+
+    @property
+    def arms(self) -> list[str]:
+        """All arms of the study, whether or not they were trained."""
+        return sorted({*self.roles, self.baseline})
+
+    @property
+    def others(self) -> list[str]:
+        """All arms but the baseline."""
+        return [arm for arm in self.arms if arm != self.baseline]
+
+    @property
+    def family(self) -> list[str]:
+        """The arms of role comparison: what Bonferroni and Holm count."""
+        return [arm for arm in self.others if self.roles[arm] == "comparison"]
+
+    def alpha(self, arm: str) -> float:
+        """Level of an arm's verdict: alpha/(arms x looks), or alpha/looks for a placebo or sensitivity arm."""
+        arms = len(self.family) if arm in self.family else 1
+        return self.settings["alpha"] / (arms * max(len(self.looks), 1))
+
+    def endpoint_step(self, arm: str) -> int:
+        """The arm's step that the endpoint asks for; 0, where nothing was trained, for an arm left out by only_arms."""
+        checkpoint = self.settings["endpoint"]["checkpoint"]
+        return self.last_steps.get(arm, 0) if checkpoint == "last" else int(checkpoint)
+
+    def baseline_step(self, arm: str, step: int) -> int:
+        """The baseline's step to compare with: the same, but the last with the last if the endpoint says so."""
+        last = self.settings["endpoint"]["checkpoint"] == "last" and step == self.endpoint_step(arm)
+        return self.last_steps.get(self.baseline, step) if last else step
+
+    def seeds(self, arm: str) -> list[int]:
+        """Declared seeds of an arm; for base the evaluation repeats."""
+        return sorted(self.settings["base_repeats"] if arm == BASE else self.settings["runs"].get(arm, []))
+
+    @cached_property
+    def cells(self) -> dict[tuple[str, int, int, str], Cell]:
+        """(arm, seed, step, benchmark) -> its counts, after a check that they make sense."""
+        frame = tables.read(self.path, tables.COUNTS).to_pandas()
+        frame = frame[frame["excluded"].isna()].sort_values([*tables.COUNTS.key], kind="stable")
+        self._check_rows(frame)
+        cells = dict(iter(frame.groupby(["arm", "seed", "step", "benchmark"], sort=True)))
+        first: dict[str, tuple[str, Cell]] = {}
+        for (arm, seed, step, benchmark), cell in cells.items():
+            name = f"arm {arm}, seed {seed}, step {step}"
+            other, reference = first.setdefault(benchmark, (name, cell))
+            if not np.array_equal(cell["problem_id"], reference["problem_id"]):
+                raise StageError(
+                    f"{self.path}: {name} has {len(cell)} problems of {benchmark} and {other} has {len(reference)}, or "
+                    "not the same ones; every run must be graded on the same problems"
+                )
+        return cells
+
+    def _check_rows(self, frame: pd.DataFrame) -> None:
+        faults = {
+            "two rows for one problem": frame.duplicated([*tables.COUNTS.key]),
+            "correct must lie between 0 and samples": (frame["correct"] < 0) | (frame["correct"] > frame["samples"]),
+            f"pass_at {max(self.pass_at)} needs as many samples": frame["samples"] < max(self.pass_at),
+        }
+        for fault, rows in faults.items():
+            if rows.any():
+                row = frame[rows].iloc[0]
+                where = ", ".join(f"{column} {row[column]}" for column in tables.COUNTS.key)
+                raise StageError(f"{self.path}: {fault}; {where}: {row['correct']} correct of {row['samples']} samples")
+
+    def problem_ids(self, benchmark: str) -> list[str]:
+        """The problems that count, in the order of every cell; empty if none is left."""
+        return next((cell["problem_id"].tolist() for (*_, name), cell in self.cells.items() if name == benchmark), [])
+
+    @cached_property
+    def _steps(self) -> dict[str, dict[tuple[int, str], list[int]]]:
+        """arm -> (seed, benchmark) -> its steps in order."""
+        found: dict[str, dict[tuple[int, str], list[int]]] = {}
+        for arm, seed, step, benchmark in self.cells:
+            found.setdefault(arm, {}).setdefault((seed, benchmark), []).append(step)
+        return found
+
+    def steps(self, arm: str) -> list[int]:
+        """Steps of an arm that were evaluated in any of its runs."""
+        return sorted({step for steps in self._steps.get(arm, {}).values() for step in steps})
+
+    def step_reached(self, arm: str, seed: int, step: int, benchmark: str) -> int | None:
+        """The step itself, or the last checkpoint of a run that ended before it; None without either.
+
+        A run that diverged counts with the score of its last checkpoint: dropping it would be survivor bias.
+        """
+        if step not in self.steps(arm) and step != self.last_steps.get(arm):
+            return None
+        return max((s for s in self._steps.get(arm, {}).get((seed, benchmark), []) if s <= step), default=None)
+
+    def runs(self, arm: str, benchmarks: Sequence[str], step: int) -> dict[int, list[Cell]]:
+        """seed -> one cell per benchmark, for the runs that have them all."""
+        found = {}
+        for seed in self.seeds(arm):
+            reached = {benchmark: self.step_reached(arm, seed, step, benchmark) for benchmark in benchmarks}
+            cells = [self.cells[arm, seed, at, benchmark] for benchmark, at in reached.items() if at is not None]
+            if len(cells) == len(benchmarks):
+                found[seed] = cells
+        return found
+
+    def arm(self, arm: str, benchmarks: Sequence[str], step: int, pass_at: int) -> Arm:
+        """The arm's problem scores; without seeds where it has no such runs."""
+        runs = self.runs(arm, benchmarks, step)
+        score, variance = (
+            tuple(
+                np.stack([function(cell["correct"], cell["samples"], pass_at) for cell in cells])
+                for cells in zip(*runs.values(), strict=True)
+            )
+            for function in (pass_at_k, pass_at_k_variance)
+        )
+        return Arm(tuple(runs), score, variance)
+
+    def gaps(self, arm: str, benchmarks: Sequence[str], step: int) -> list[str]:
+        """What is missing of an arm at a step, in words; empty if nothing is."""
+        if not self.seeds(arm):
+            return [f"{arm} is not part of this run of the study"]
+        there = self.runs(arm, benchmarks, step)
+        if not there:
+            return [f"{arm} has no run with counts of {', '.join(benchmarks)} at step {step}"]
+        missing = [str(seed) for seed in self.seeds(arm) if seed not in there]
+        early = [
+            f"{arm}, seed {seed}: ended at step {at}, which counts"
+            for seed in there
+            if (at := self.step_reached(arm, seed, step, benchmarks[0])) != step
+        ]
+        return ([f"{arm}: seed {', '.join(missing)} missing"] if missing else []) + early
+
+
+def share(cells: Sequence[Cell], column: str) -> float:
+    """Sum of a count over all samples of the cells, per sample."""
+    return float(sum(cell[column].sum() for cell in cells) / sum(cell["samples"].sum() for cell in cells))
+
+
+def write(job: Job, name: str, table: tables.Table, rows: list[dict[str, Any]]) -> None:
+    """Write rows in the order of the table's key; nan becomes null."""
+
+    def plain(value: Any) -> Any:
+        value = value.item() if isinstance(value, np.generic) else value
+        return None if isinstance(value, float) and not math.isfinite(value) else value
+
+    def order(row: dict[str, Any]) -> tuple[Any, ...]:
+        return tuple((row.get(column) is not None, row.get(column)) for column in table.key)
+
+    clean = [{column: plain(value) for column, value in row.items()} for row in rows]
+    job.write(name, table, sorted(clean, key=order))

@@ -1,0 +1,201 @@
+"""What the report says in words: a sentence per arm, the checks, and the warnings that stand before any result."""
+
+import math
+from collections import Counter
+from typing import Any
+
+from workflow_scripts.figures.words import interval, number, percent, points
+from workflow_scripts.stages._records import OFTEN_TRUNCATED
+
+MANY_DROPPED = 0.02  # share of reference answers that fail their own audit, above which the set deserves a look
+
+CHECK_NAMES = {
+    "noise_control": "clip fires only when it should",
+    "clip_live": "upper clip is live",
+    "decisive_tokens": "decisive tokens",
+    "premise": "premise: drift grows with advantage",
+    "flat_groups": "flat groups",
+    "truncation": "truncation in training",
+    "frozen_weights": "frozen weights",
+    "initial_weights": "same initial weights",
+}
+GATES = {"noise_control", "clip_live", "decisive_tokens", "frozen_weights", "initial_weights"}
+
+Row = dict[str, Any]
+
+
+def known(value: Any) -> bool:
+    """Neither null nor nan."""
+    return value is not None and not (isinstance(value, float) and math.isnan(value))
+
+
+def primary(effects: list[Row]) -> dict[str, Row]:
+    """arm -> its one primary row."""
+    return {row["arm"]: row for row in effects if row["primary"] and row["estimand"] == "benchmark"}
+
+
+def verdict_sentence(row: Row) -> str:
+    """One arm's verdict with its numbers, in points: "gapo: worse than grpo: −9.4 points [−12.1, −7.0], margin 5"."""
+    head = f"{row['arm']}: {row['verdict']}"
+    because = f"; {row['reason']}" if row["reason"] else ""
+    if not known(row["ci_low"]):
+        measured = f"; measured {points(row['delta'])}, without an interval" if known(row["delta"]) else ""
+        return f"{head}{because}{measured}"
+    if row["verdict"] in ("better", "worse"):
+        head += f" than {row['baseline']}"
+    numbers = f"{points(row['delta'])} {interval(row['ci_low'], row['ci_high'])}"
+    return f"{head}: {numbers}, margin {100 * row['margin']:g}{because}"
+
+
+def control_checks(effects: list[Row]) -> list[Row]:
+    """Placebo and sensitivity arms: what the study says of nothing, and whether it sees a real loss."""
+    rows = []
+    for arm, row in primary(effects).items():
+        verdict, differs = row["verdict"], row["verdict"] in ("better", "worse")
+        if row["role"] == "placebo":
+            state = None if verdict == "not assessable" else "warn" if differs else "pass"
+            text = f"{verdict}, of an arm that is the baseline under other seeds"
+            rows.append({"check": "placebo", "arm": arm, "verdict": state, "message": text})
+        elif row["role"] == "sensitivity":
+            text = f"{verdict}, of an arm that should lose"
+            rows.append({"check": "sensitivity", "arm": arm, "verdict": "pass" if verdict == "worse" else "fail",
+                         "message": text})  # fmt: skip
+    return rows
+
+
+def evaluation_checks(scores: list[Row], noise_floors: list[Row]) -> list[Row]:
+    """Answers cut off in the evaluation, by arm; and whether repeated evaluations of the base spread as they should."""
+    rows: list[Row] = []
+    states = {"as expected": "pass", "not assessable": None}
+    shares: dict[str, float] = {}
+    for row in scores:
+        if row["level"] == "arm" and known(row["truncated_share"]):
+            shares[row["arm"]] = max(shares.get(row["arm"], 0.0), row["truncated_share"])
+    for arm, share in shares.items():
+        text = f"at most {percent(share)} of answers cut off at the token limit, over checkpoints and benchmarks"
+        verdict = "warn" if share > OFTEN_TRUNCATED else "pass"
+        rows.append({"check": "truncation in evaluation", "arm": arm, "verdict": verdict, "message": text})
+    for row in noise_floors:
+        if row["kind"] == "evaluation":
+            text = f"{row['benchmark']}, pass@{row['pass_at']}: spread {row['verdict']}"
+            text += f" ({row['reason']})" if row["reason"] else ""
+            rows.append({"check": "evaluation noise", "arm": row["arm"], "verdict": states.get(row["verdict"], "warn"),
+                         "message": text})  # fmt: skip
+    return rows
+
+
+def contamination_checks(contamination: list[Row]) -> list[Row]:
+    """Per benchmark: did the search find what was planted, and what did it find that was not."""
+    rows = []
+    for benchmark in sorted({row["benchmark"] for row in contamination}):
+        here = [row for row in contamination if row["benchmark"] == benchmark]
+        planted = [row["caught"] for row in here if row["caught"] is not None]
+        real = [row for row in here if row["caught"] is None]
+        removed = len({row["other_problem_id"] for row in real if row["removed"]})
+        kept = {(row["kind"], row["holdout_problem_id"]) for row in real if not row["removed"]}
+        kinds = Counter(kind for kind, _ in kept)
+        listed = ", ".join(f"{kind.replace('_', ' ')} ({count} problems)" for kind, count in sorted(kinds.items()))
+        control = f"{sum(planted)} of {len(planted)} planted copies found" if planted else "no positive control was run"
+        text = f"{benchmark}: {control}; {removed} train rows matched and removed; listed and kept: {listed or 'none'}"
+        state = "pass" if planted and all(planted) else "fail"
+        rows.append({"check": "contamination", "arm": "", "verdict": state, "message": text})
+    return rows
+
+
+def audit_checks(audits: list[list[Row]]) -> list[Row]:
+    """Per problem set: reference answers that do not grade themselves correct."""
+    rows = []
+    for audit in audits:
+        if not audit:
+            continue
+        reasons = Counter(row["reason"] or row["status"] for row in audit if row["dropped"])
+        dropped = sum(reasons.values())
+        why = ": " + ", ".join(f"{count} {reason}" for reason, count in reasons.most_common(3)) if dropped else ""
+        state = "warn" if dropped > MANY_DROPPED * len(audit) else "pass"
+        text = f"{audit[0]['benchmark']}: {dropped} of {len(audit)} reference answers left out{why}"
+        rows.append({"check": "gold audit", "arm": "", "verdict": state, "message": text})
+    return rows
+
+
+def by_check(reachability: list[Row], others: list[Row], arms: list[str]) -> dict[str, list[Row]]:
+    """All checks by what is checked, those of the table `reachability` first; arms in the study's order."""
+    places = {arm: place for place, arm in enumerate(arms)}
+    grouped: dict[str, list[Row]] = {name: [] for name in CHECK_NAMES.values()}
+    for row in reachability:
+        grouped[CHECK_NAMES[row["check"]]].append(row)
+    for row in others:
+        grouped.setdefault(row["check"], []).append(row)
+    return {name: sorted(rows, key=lambda row: places.get(row["arm"], -1)) for name, rows in grouped.items() if rows}
+
+
+def _arms(rows: list[Row]) -> str:
+    return ", ".join(dict.fromkeys(row["arm"] for row in rows))
+
+
+def _range(rows: list[Row]) -> str:
+    low, high = min(row["value"] for row in rows), max(row["value"] for row in rows)
+    return percent(high) if percent(low) == percent(high) else f"{percent(low)} to {percent(high)}"
+
+
+def _run_warnings(runs: list[Row]) -> list[str]:
+    missing = [row for row in runs if row["status"] != "done"]
+    seeds = Counter(row["arm"] for row in runs if row["status"] == "done")
+    single = [arm for arm, count in seeds.items() if count == 1]
+    found = []
+    if missing:
+        names = ", ".join(f"{row['arm']} seed {row['seed']} ({row['reason']})" for row in missing)
+        found.append(f"{len(missing)} of {len(runs)} runs are missing: {names}.")
+    if single:
+        found.append(
+            f"One seed only: {', '.join(single)}. One run says nothing about training again; no interval is given."
+        )
+    return found
+
+
+def _record_warnings(reachability: list[Row]) -> list[str]:
+    flat = [r for r in reachability if r["check"] == "flat_groups" and r["verdict"] in ("warn", "fail")]
+    cut = [r for r in reachability if r["check"] == "truncation" and r["verdict"] in ("warn", "fail")]
+    found = []
+    if flat:
+        found.append(
+            f"Most groups are flat: in {_range(flat)} of them all rollouts got the same reward and taught nothing "
+            f"({_arms(flat)}). Training had little to work with."
+        )
+    if cut:
+        found.append(
+            f"Answers are cut off in training: {_range(cut)} of rollouts hit the token limit ({_arms(cut)}). "
+            "A change of score may be a change of length."
+        )
+    return found
+
+
+def warnings(effects: list[Row], runs: list[Row], reachability: list[Row], checks: list[Row]) -> list[str]:
+    """What a reader must know before the first number, gravest first.
+
+    checks: all other checks (controls, evaluation, contamination, audit) as rows check, arm, verdict, message.
+    """
+    found = []
+    for row in checks:
+        if row["check"] == "sensitivity" and row["verdict"] == "fail":
+            found.append(
+                f"The study does not see the loss of {row['arm']}, an arm made to lose (verdict: {row['message']}). "
+                "A study that cannot tell it from the baseline cannot tell anything."
+            )
+    found += _run_warnings(runs) + _record_warnings(reachability)
+    cut = [row for row in checks if row["check"] == "truncation in evaluation" and row["verdict"] == "warn"]
+    found += [f"Answers are cut off in the evaluation of {row['arm']}: {row['message']}." for row in cut]
+    for row in reachability:
+        if row["check"] in GATES and row["verdict"] == "fail":
+            found.append(f"{row['arm']}: {CHECK_NAMES[row['check']]}: failed: {row['message']}.")
+    for row in checks:
+        if row["check"] == "contamination" and row["verdict"] == "fail":
+            found.append(f"The contamination check cannot be trusted: {row['message']}.")
+        elif row["check"] == "placebo" and row["verdict"] == "warn":
+            found.append(f"The placebo {row['arm']} was judged {row['message']}: here the study errs, or was unlucky.")
+        elif row["check"] in ("gold audit", "evaluation noise") and row["verdict"] == "warn":
+            found.append(f"{row['check'].capitalize()}: {row['message']}.")
+    unplanned = sorted({row["look"] for row in primary(effects).values() if row["planned_look"] is False})
+    if unplanned:
+        seeds = ", ".join(number(look, 0) for look in unplanned)
+        found.append(f"A look at {seeds} seeds was not planned: its verdicts are exploratory.")
+    return found

@@ -1,0 +1,282 @@
+"""Could this comparison have shown anything? Clip, premise, flat groups, truncation and weights of every arm."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from scipy import stats
+
+from workflow_scripts import tables
+from workflow_scripts.figures.words import number, percent
+from workflow_scripts.stages._command import Job, run
+from workflow_scripts.stages._decisive import TooNarrow, decisive_tokens
+from workflow_scripts.stages._records import MOSTLY_FLAT, OFTEN_TRUNCATED, run_files, run_tables
+
+LIBRARIES = ("scipy",)
+LIVE_CLIP = 0.02  # share of positive rollouts above which the upper bound shapes training
+NOISE_RATIO = 0.1  # clipping at update index 0 is numerical noise; it may be this part of the later clipping
+
+Row = dict[str, Any]
+
+
+@dataclass
+class Measured:
+    """What one run's records say: sums, so that runs pool by adding, and the slope of the premise."""
+
+    clipped_first: int  # rollouts with an advantage and a clipped token at update index 0
+    active_first: int  # rollouts with an advantage at update index 0
+    clipped_later: int
+    active_later: int
+    upper_clipped_later: int  # rollouts with positive advantage and a token clipped above, at update index >= 1
+    positive_later: int
+    flat_groups: int
+    groups: int
+    truncated: int
+    rollouts: int
+    slope: float | None
+    decisive: tuple[int, int] = (0, 0)
+    too_narrow: str | None = None
+
+
+@dataclass
+class Arm:
+    """One arm's settings and runs, as the checks see them."""
+
+    name: str
+    objective: dict[str, Any]
+    updates_per_batch: int
+    compared: str | None  # why there are no decisive tokens; None if there are
+    runs: list[Measured] = field(default_factory=list)
+    weights: dict[int, dict[str, Any]] = field(default_factory=dict)  # seed -> footer of its checkpoints
+
+    def share(self, part: str, whole: str) -> float | None:
+        """Pooled over runs; None where nothing was counted."""
+        total = sum(getattr(m, whole) for m in self.runs)
+        return sum(getattr(m, part) for m in self.runs) / total if total else None
+
+
+def premise_slope(records: pd.DataFrame, ratio: str) -> float | None:
+    """Least-squares slope of |ratio - 1| on the advantage, over positive rollouts at update index >= 1.
+
+    The mechanism of arXiv:2609.00444 (Fig. 1): correct rollouts of rarely solved prompts, whose advantage is large,
+    drift fastest. None with fewer than two different advantages. ratio: sequence (|s - 1|) or token (the rollout's mean
+    of |r - 1|).
+    """
+    rows = records[(records["update_index"] >= 1) & (records["advantage"] > 0)]
+    advantage = rows["advantage"].to_numpy(dtype=np.float64)
+    if len(np.unique(advantage)) < 2:
+        return None
+    if ratio == "sequence":
+        deviation = np.abs(np.expm1(rows["mean_log_ratio"].to_numpy(dtype=np.float64)))
+    else:
+        deviation = (rows["sum_abs_ratio_deviation"] / rows["completion_tokens"].clip(lower=1)).to_numpy(np.float64)
+    return float(stats.linregress(advantage, deviation).slope)
+
+
+def measure(records: pd.DataFrame, ratio: str) -> Measured:
+    """Sums over one run's rollout_updates."""
+    first = records["update_index"] == 0
+    active = records["advantage"] != 0
+    clipped = active & ((records["clipped_upper_tokens"] > 0) | (records["clipped_lower_tokens"] > 0))
+    positive = ~first & (records["advantage"] > 0)
+    rewards = records.groupby(["batch", "prompt_position"])["reward"].agg(["min", "max"])
+    return Measured(
+        clipped_first=int((clipped & first).sum()),
+        active_first=int((active & first).sum()),
+        clipped_later=int((clipped & ~first).sum()),
+        active_later=int((active & ~first).sum()),
+        upper_clipped_later=int((positive & (records["clipped_upper_tokens"] > 0)).sum()),
+        positive_later=int(positive.sum()),
+        flat_groups=int((rewards["min"] == rewards["max"]).sum()),
+        groups=len(rewards),
+        truncated=int(records["truncated"].sum()),
+        rollouts=len(records),
+        slope=premise_slope(records, ratio),
+    )
+
+
+def noise_control(arm: Arm, baseline: Arm) -> Row:
+    """What fires at update index 0 is numerical noise, since the ratio is 1 there."""
+    if arm.objective["surrogate"] != "clipped":
+        return {"message": f"surrogate {arm.objective['surrogate']} clips nothing"}
+    if arm.updates_per_batch == 1:
+        return {"verdict": "fail", "message": "one update per rollout batch: the ratio is always 1, no bound can fire"}
+    first, later = arm.share("clipped_first", "active_first"), arm.share("clipped_later", "active_later")
+    if later is None:
+        return {"message": "no rollout with an advantage after the first update of its batch"}
+    first = first or 0.0
+    numbers = f"{percent(later)} of rollouts clipped at update index 1 and later, {percent(first)} at 0"
+    if later == 0 and first == 0:
+        return {"verdict": "warn", "value": later, "message": "no bound fired in the whole training"}
+    if later > 0 and first <= NOISE_RATIO * later:
+        return {"verdict": "pass", "value": later, "message": numbers}
+    return {"verdict": "fail", "value": later, "message": f"{numbers}: these bounds lie inside numerical noise"}
+
+
+def clip_live(arm: Arm, baseline: Arm) -> Row:
+    """Does the upper bound act often enough to matter?"""
+    if arm.objective["surrogate"] != "clipped":
+        return {"message": f"surrogate {arm.objective['surrogate']} clips nothing"}
+    share = arm.share("upper_clipped_later", "positive_later")
+    if share is None:
+        return {"message": "no rollout with positive advantage at update index 1 or later"}
+    verdict = "fail" if share == 0 else "pass" if share > LIVE_CLIP else "warn"
+    return {
+        "verdict": verdict,
+        "value": share,
+        "message": f"the upper bound clipped {percent(share)} of positive rollouts at update index 1 and later",
+    }
+
+
+def decisive(arm: Arm, baseline: Arm) -> Row:
+    """Tokens whose clipped state differs between this arm's bounds and the baseline's, on this arm's own rollouts."""
+    if arm.compared:
+        return {"message": arm.compared}
+    narrow = next((m.too_narrow for m in arm.runs if m.too_narrow), None)
+    if narrow:
+        return {"message": f"not known: {narrow}"}
+    differing, tokens = (sum(m.decisive[i] for m in arm.runs) for i in (0, 1))
+    if not tokens:
+        return {"message": "no tokens at update index 1 or later"}
+    share = differing / tokens
+    text = f"{percent(share)} of tokens at update index 1 and later are clipped under only one of the two bounds"
+    if differing:
+        return {"verdict": "pass", "value": share, "message": text}
+    return {"verdict": "fail", "value": 0.0, "message": f"{text}: the comparison could not have shown anything"}
+
+
+def premise(arm: Arm, baseline: Arm) -> Row:
+    """Does |ratio - 1| grow with the advantage? Interval: Student t over the slopes of the runs."""
+    slopes = np.array([m.slope for m in arm.runs if m.slope is not None])
+    if not len(slopes):
+        return {"message": "no two advantages to compare at update index 1 or later"}
+    mean = float(slopes.mean())
+    unit = "slope of |ratio − 1| on a positive advantage"
+    if len(slopes) < 2:
+        return {"value": mean, "message": f"{unit} {mean:.2g}; one run gives no interval"}
+    half = float(stats.t.ppf(0.975, len(slopes) - 1) * slopes.std(ddof=1) / np.sqrt(len(slopes)))
+    low, high = mean - half, mean + half
+    found = "present" if low > 0 else "not present here"
+    text = f"{found}: {unit} {mean:.2g} [{low:.2g}, {high:.2g}] over {len(slopes)} runs".replace("-", "−")
+    return {"verdict": "pass" if low > 0 else "warn", "value": mean, "ci_low": low, "ci_high": high, "message": text}
+
+
+def flat_groups(arm: Arm, baseline: Arm) -> Row:
+    """Groups whose rollouts all got the same reward have no gradient."""
+    share = arm.share("flat_groups", "groups")
+    if share is None:
+        return {"message": "no groups recorded"}
+    verdict = "fail" if share == 1 else "warn" if share > MOSTLY_FLAT else "pass"
+    message = f"{percent(share)} of groups have equal rewards: no gradient"
+    return {"verdict": verdict, "value": share, "message": message}
+
+
+def truncation(arm: Arm, baseline: Arm) -> Row:
+    """Rollouts that hit the token limit."""
+    share = arm.share("truncated", "rollouts")
+    if share is None:
+        return {"message": "no rollouts recorded"}
+    verdict = "warn" if share > OFTEN_TRUNCATED else "pass"
+    message = f"{percent(share)} of rollouts were cut off at the token limit"
+    return {"verdict": verdict, "value": share, "message": message}
+
+
+def frozen_weights(arm: Arm, baseline: Arm) -> Row:
+    """Weights that training should not touch, hashed before and after."""
+    drifts = {seed: footer.get("frozen_weights_drift") for seed, footer in arm.weights.items()}
+    moved = sorted(seed for seed, drift in drifts.items() if drift)
+    if moved:
+        seeds = ", ".join(map(str, moved))
+        return {"verdict": "fail", "value": float(len(moved)), "message": f"frozen weights moved in seed {seeds}"}
+    checked = sum(drift is False for drift in drifts.values())
+    if checked:
+        return {"verdict": "pass", "value": 0.0, "message": f"frozen weights unchanged in {number(checked, 0)} runs"}
+    return {"message": "nothing is frozen: all weights are trained"}
+
+
+def initial_weights(arm: Arm, baseline: Arm) -> Row:
+    """Runs of one seed should start from the same weights in every arm."""
+    if arm.name == baseline.name:
+        return {"message": "this is the baseline"}
+    common = sorted(set(arm.weights) & set(baseline.weights))
+    if not common:
+        return {"message": f"no seed in common with {baseline.name}"}
+    hashes = [(arm.weights[s].get("initial_weights"), baseline.weights[s].get("initial_weights")) for s in common]
+    other = sum(mine != theirs for mine, theirs in hashes)
+    if other:
+        text = f"{other} of {len(common)} seeds start from other weights than {baseline.name} (right for a branch arm)"
+        return {"verdict": "warn", "value": float(other), "message": text}
+    text = f"{len(common)} seeds start from the same weights as {baseline.name}"
+    return {"verdict": "pass", "value": 0.0, "message": text}
+
+
+CHECKS: dict[str, Callable[[Arm, Arm], Row]] = {
+    "noise_control": noise_control,
+    "clip_live": clip_live,
+    "decisive_tokens": decisive,
+    "premise": premise,
+    "flat_groups": flat_groups,
+    "truncation": truncation,
+    "frozen_weights": frozen_weights,
+    "initial_weights": initial_weights,
+}
+
+
+def _why_not_compared(arm: str, settings: dict[str, Any]) -> str | None:
+    """Why decisive tokens are undefined for this arm; None if they are defined."""
+    objective, baseline = settings["objectives"][arm], settings["objectives"].get(settings["baseline"])
+    if arm == settings["baseline"]:
+        return "this is the baseline"
+    if baseline is None:
+        return f"the baseline {settings['baseline']} is not part of this analysis"
+    if objective == baseline:
+        return f"same objective as {settings['baseline']}"
+    if arm not in settings["differs_only_in_bounds"] or objective["surrogate"] != "clipped":
+        return f"differs from {settings['baseline']} in more than its bounds"
+    return None
+
+
+def check(arms: dict[str, Arm], baseline: str) -> list[Row]:
+    """All rows of the table: every check of every arm, in the order of CHECKS."""
+    empty = {"verdict": None, "value": None, "ci_low": None, "ci_high": None}
+    reference = arms.get(baseline, Arm(baseline, {}, 1, "absent"))
+    rows = []
+    for arm in arms.values():
+        for name, function in CHECKS.items():
+            found = function(arm, reference) if arm.runs else {"message": "no run of this arm has finished"}
+            rows.append({"arm": arm.name, "check": name, **empty, **found})
+    return rows
+
+
+def _measure_decisive(measured: Measured, records: pd.DataFrame, tail: pd.DataFrame, arm: Arm, other: Arm) -> None:
+    later = records[records["update_index"] >= 1]
+    try:
+        measured.decisive = decisive_tokens(later, tail, arm.objective, other.objective)
+    except TooNarrow as why:
+        measured.too_narrow = str(why)
+
+
+def main(job: Job) -> None:
+    settings = job.settings
+    arms = {
+        name: Arm(name, objective, settings["updates_per_batch"][name], _why_not_compared(name, settings))
+        for name, objective in settings["objectives"].items()
+        if name in settings["runs"]
+    }
+    tails = run_files(job, tables.TAIL_TOKENS)
+    for name, seed, found in run_tables(job, tables.ROLLOUT_UPDATES):
+        arm, records = arms[name], found.to_pandas()
+        measured = measure(records, arm.objective["ratio"])
+        if arm.compared is None:
+            tail = tables.read(tails[name, seed], tables.TAIL_TOKENS).to_pandas()
+            _measure_decisive(measured, records, tail, arm, arms[settings["baseline"]])
+        arm.runs.append(measured)
+    for (name, seed), path in run_files(job, tables.CHECKPOINTS).items():
+        arms[name].weights[seed] = tables.provenance(path)
+    job.write("reachability", tables.REACHABILITY, check(arms, settings["baseline"]))
+
+
+if __name__ == "__main__":
+    run(main, LIBRARIES)

@@ -1,0 +1,63 @@
+"""A row for every declared run: is it there, what made it, how long did it take."""
+
+import csv
+import json
+from pathlib import Path
+from typing import Any
+
+from workflow_scripts import tables
+from workflow_scripts.stages._command import Job, run
+from workflow_scripts.stages._records import run_files
+
+LIBRARIES = ()
+
+
+def _seconds(path: Path) -> float | None:
+    """Wall time of the job in Snakemake's benchmark file (its column `s`); None where the job did not run here."""
+    if not path.exists():
+        return None
+    with path.open(encoding="utf-8", newline="") as file:
+        return sum(float(row["s"]) for row in csv.DictReader(file, delimiter="\t"))
+
+
+def _from_checkpoints(path: str) -> dict[str, Any]:
+    """What the run's checkpoint list and its footer say."""
+    made = tables.provenance(path)
+    steps = tables.read(path, tables.CHECKPOINTS, ["step"])["step"].to_pylist()
+    return {
+        "status": "done",
+        "steps": max(steps, default=None),
+        "settings_digest": tables.text_digest(json.dumps(made.get("settings"), sort_keys=True)),
+        "code_digest": made.get("code"),
+        "inputs_digest": made.get("inputs"),
+        **{name: made.get(name) for name in ("initial_weights", "final_weights", "frozen_weights_drift")},
+        "reward_version": made.get("reward_version"),
+    }
+
+
+def main(job: Job) -> None:
+    settings, times = job.settings, job.root / "benchmarks"
+    files = run_files(job, tables.CHECKPOINTS)
+    rows = []
+    for arm, seeds in settings["runs"].items():
+        for seed in seeds:
+            path = files.get((arm, seed))
+            sampling = [
+                _seconds(times / "sample_checkpoints" / f"{arm}-{seed}-{name}.tsv") for name in settings["benchmarks"]
+            ]
+            known = _from_checkpoints(path) if path else {"status": "missing", "reason": "no checkpoints.parquet"}
+            rows.append(
+                {
+                    "arm": arm,
+                    "seed": seed,
+                    "role": settings["roles"][arm],
+                    "train_seconds": _seconds(times / "train" / f"{arm}-{seed}.tsv"),
+                    "sample_seconds": None if None in sampling else sum(s for s in sampling if s is not None),
+                    **known,
+                }
+            )
+    job.write("runs", tables.RUNS, rows)
+
+
+if __name__ == "__main__":
+    run(main, LIBRARIES)

@@ -1,0 +1,66 @@
+"""The noise that a difference must rise above: evaluation, training, placebo; and one the other way, sensitivity."""
+
+from dataclasses import asdict
+from typing import Any
+
+import numpy as np
+from scipy.stats import t
+
+from workflow_scripts import tables
+from workflow_scripts.stages._analysis import BASE, Analysis, write
+from workflow_scripts.stages._command import Job, run
+from workflow_scripts.statistics import noise_floor
+from workflow_scripts.statistics.effects import BETTER, WORSE, judge
+
+LIBRARIES = ("scipy", "statsmodels")
+
+
+def _known_arm(analysis: Analysis, arm: str, view: str, step: int, pass_at: int) -> dict[str, Any]:
+    """Row of a placebo or sensitivity arm: the band a difference of two arm means has, and what was seen."""
+    benchmarks, baseline_step = analysis.views[view], analysis.baseline_step(arm, step)
+    treatment = analysis.arm(arm, benchmarks, step, pass_at)
+    baseline = analysis.arm(analysis.baseline, benchmarks, baseline_step, pass_at)
+    alpha = analysis.alpha(arm)
+    result = judge(treatment, baseline, "benchmark", alpha, analysis.margin)
+    gaps = [*analysis.gaps(arm, benchmarks, step), *analysis.gaps(analysis.baseline, benchmarks, baseline_step)]
+    runs = len(treatment.seeds) + len(baseline.seeds)
+    row: dict[str, Any] = {"runs": runs, "verdict": result.verdict}
+    if result.estimate is None:
+        return {**row, "reason": "; ".join([str(result.reason), *gaps])}
+    sd = float(np.sqrt(result.estimate.seed_variance / (1 / len(treatment.seeds) + 1 / len(baseline.seeds))))
+    low, high = noise_floor.sd_interval(sd, runs - 2)
+    row |= {"sd": sd, "sd_low": low, "sd_high": high, "p": result.estimate.p}
+    row["band"] = t.ppf(1 - alpha / 2, result.estimate.df) * result.estimate.se
+    seen = f"difference {result.delta:+.3f}: {result.verdict}"
+    if analysis.roles[arm] == "sensitivity":
+        told = result.verdict in (BETTER, WORSE)
+        row["verdict"] = "told from the baseline" if told else "not told from the baseline"
+        if not told:
+            seen += "; a study that cannot see this arm's loss cannot see anything smaller"
+    return {**row, "reason": "; ".join([seen, *gaps])}
+
+
+def main(job: Job) -> None:
+    analysis = Analysis(job)
+    rows: list[dict[str, Any]] = []
+    for view, benchmarks in analysis.views.items():
+        for pass_at in analysis.pass_at:
+            shared = {"benchmark": view, "pass_at": pass_at}
+            base = analysis.arm(BASE, benchmarks, 0, pass_at)
+            floor = {**asdict(noise_floor.evaluation(base)), "runs": len(base.seeds)}
+            rows.append({"kind": "evaluation", "arm": BASE, "step": 0, **shared, **floor})
+            for arm in analysis.arms:
+                for step in analysis.steps(arm):
+                    runs = analysis.arm(arm, benchmarks, step, pass_at)
+                    floor = {**asdict(noise_floor.training(runs)), "runs": len(runs.seeds)}
+                    rows.append({"kind": "training", "arm": arm, "step": step, **shared, **floor})
+            for arm in analysis.others:
+                if (role := analysis.roles[arm]) != "comparison":
+                    step = analysis.endpoint_step(arm)
+                    known = _known_arm(analysis, arm, view, step, pass_at)
+                    rows.append({"kind": role, "arm": arm, "step": step, **shared, **known})
+    write(job, "noise_floors", tables.NOISE_FLOORS, rows)
+
+
+if __name__ == "__main__":
+    run(main, LIBRARIES)

@@ -1,0 +1,17 @@
+"""Learning curves of every run and arm."""
+
+from workflow_scripts import tables
+from workflow_scripts.figures.learning_curves import learning_curves_chart
+from workflow_scripts.figures.style import save
+from workflow_scripts.stages._command import Job, run
+
+LIBRARIES = ("altair", "vl-convert-python")
+
+
+def main(job: Job) -> None:
+    scores = tables.read(job.input("scores"), tables.SCORES).to_pandas()
+    save(learning_curves_chart(scores, job.settings["arms"]), job.output("html"), job.output("svg"))
+
+
+if __name__ == "__main__":
+    run(main, LIBRARIES)

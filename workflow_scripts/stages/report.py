@@ -1,0 +1,188 @@
+"""One self-contained page: what must be known first, the verdicts, what would change them, checks, provenance."""
+
+import re
+from collections import defaultdict
+from pathlib import Path
+from typing import Any
+
+import pyarrow.compute as pc
+from markupsafe import Markup
+
+from workflow_scripts import tables
+from workflow_scripts.figures import words
+from workflow_scripts.stages import _findings
+from workflow_scripts.stages._command import Job, StageError, run
+
+LIBRARIES = ("jinja2",)
+TEMPLATE = "report.html.jinja"
+TABLES = {
+    table.name: table
+    for table in (
+        tables.EFFECTS, tables.SCORES, tables.NOISE_FLOORS, tables.POWER, tables.DIFFICULTY, tables.COVERAGE,
+        tables.DYNAMICS, tables.REACHABILITY, tables.RUNS,
+    )
+}  # fmt: skip
+
+Row = dict[str, Any]
+
+
+def _figure(path: str, name: str) -> Markup:
+    """The SVG to put into the page: without prolog, its ids made unique."""
+    text = Path(path).read_text(encoding="utf-8")
+    start = text.find("<svg")
+    if start < 0:
+        raise StageError(f"{path}: not an SVG figure; delete it and run again")
+    text = re.sub(r'\bid="([^"]+)"', rf'id="{name}-\1"', text[start:])
+    text = re.sub(r"url\(#([^)]+)\)", rf"url(#{name}-\1)", text)
+    return Markup(re.sub(r'href="#([^"]+)"', rf'href="#{name}-\1"', text))
+
+
+def _last(rows: list[Row], arm: str) -> int:
+    return max((row["step"] for row in rows if row["arm"] == arm), default=0)
+
+
+def score_tables(scores: list[Row], arms: list[str]) -> list[Row]:
+    """One table per benchmark: base and arms at their last evaluated step, a column per pass@k."""
+    means = [row for row in scores if row["level"] == "arm"]
+    found = []
+    for benchmark in sorted({row["benchmark"] for row in means}):
+        here = [row for row in means if row["benchmark"] == benchmark]
+        pass_at = sorted({row["pass_at"] for row in here})
+        lines = []
+        for arm in ["base", *arms]:
+            step = _last(here, arm)
+            cells = {row["pass_at"]: row for row in here if row["arm"] == arm and row["step"] == step}
+            if cells:
+                row = cells[min(cells)]  # lengths and truncated shares are the same for every k
+                lines.append({"arm": arm, "step": step, "cells": [cells.get(k) for k in pass_at], "first": row})
+        found.append({"benchmark": benchmark, "pass_at": pass_at, "lines": lines})
+    return found
+
+
+def training_table(dynamics: list[Row], arms: list[str]) -> list[Row]:
+    """Per arm, means over runs and updates: realised width of the upper bound, drift, entropy, length."""
+    names = ("mean_upper_width", "mean_abs_ratio_deviation", "mean_entropy", "mean_completion_tokens", "mean_reward")
+    found = []
+    for arm in arms:
+        rows = [row for row in dynamics if row["arm"] == arm and row["group_correct"] is None]
+        line: Row = {"arm": arm}
+        for name in names:
+            values = [row[name] for row in rows if _findings.known(row[name])]
+            line[name] = sum(values) / len(values) if values else None
+        if rows:
+            found.append(line)
+    return found
+
+
+def coverage_table(coverage: list[Row], arms: list[str]) -> list[Row]:
+    """Per arm and benchmark at the last step, means over seeds: problems solved at least once, gained, lost."""
+    groups: dict[tuple[str, str], list[Row]] = defaultdict(list)
+    for row in coverage:
+        if row["step"] == _last(coverage, row["arm"]):
+            groups[row["benchmark"], row["arm"]].append(row)
+    found = []
+    for (benchmark, arm), rows in sorted(groups.items(), key=lambda item: (item[0][0], _place(arms, item[0][1]))):
+        line: Row = {"benchmark": benchmark, "arm": arm, "problems": rows[0]["problems"], "runs": len(rows)}
+        line["against"] = next((row["against"] for row in rows if row["against"]), None)
+        for name in ("solved", "gained", "lost"):
+            values = [row[name] for row in rows if row[name] is not None]
+            line[name] = sum(values) / len(values) if values else None
+        found.append(line)
+    return found
+
+
+def _place(arms: list[str], arm: str) -> int:
+    return arms.index(arm) if arm in arms else -1
+
+
+def excluded_counts(path: str) -> list[Row]:
+    """Problems left out of the scores by benchmark and reason."""
+    counts = tables.read(path, tables.COUNTS, ["benchmark", "problem_id", "excluded"])
+    left_out = counts.filter(pc.is_valid(counts["excluded"])).group_by(["benchmark", "excluded"])
+    rows = left_out.aggregate([("problem_id", "count_distinct")]).to_pylist()
+    return sorted(rows, key=lambda row: (row["benchmark"], row["excluded"]))
+
+
+def _provenance(job: Job) -> list[Row]:
+    """Per table: the digests and library versions of its footer."""
+    rows = []
+    for name in (*TABLES, "counts"):
+        made = tables.provenance(job.input(name))
+        versions = ", ".join(f"{k} {v}" for k, v in sorted(made.get("libraries", {}).items()))
+        rows.append({"table": name, "code": made.get("code"), "content": made.get("content"), "libraries": versions})
+    return rows
+
+
+def _environment() -> Any:
+    import jinja2
+
+    environment = jinja2.Environment(
+        loader=jinja2.FileSystemLoader(Path(__file__).parent),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters.update(
+        percent=words.percent, points=words.points, span=words.span, number=words.number,
+    )  # fmt: skip
+    environment.tests["known"] = _findings.known
+    return environment
+
+
+def context(job: Job) -> dict[str, Any]:
+    """Everything the template shows."""
+    settings = job.settings
+    found = {name: tables.read(job.input(name), table).to_pylist() for name, table in TABLES.items()}
+    arms = settings["arms"]
+    contamination = [
+        row
+        for path in job.inputs.get("contamination", [])
+        for row in tables.read(path, tables.CONTAMINATION).to_pylist()
+    ]
+    audits = [tables.read(path, tables.GOLD_AUDIT).to_pylist() for path in job.inputs.get("gold_audit", [])]
+    checks = [
+        *_findings.control_checks(found["effects"]),
+        *_findings.evaluation_checks(found["scores"], found["noise_floors"]),
+        *_findings.contamination_checks(contamination),
+        *_findings.audit_checks(audits),
+    ]
+    by_check = _findings.by_check(found["reachability"], checks, arms)
+    primary = _findings.primary(found["effects"])
+    sentences = [
+        {**primary[arm], "sentence": _findings.verdict_sentence(primary[arm])} for arm in arms if arm in primary
+    ]
+    figures = {n.removeprefix("figure_"): _figure(p[0], n) for n, p in job.inputs.items() if n.startswith("figure_")}
+    return {
+        **settings,
+        "warnings": _findings.warnings(found["effects"], found["runs"], found["reachability"], checks),
+        "comparisons": [row for row in sentences if row["role"] == "comparison"],
+        "controls": [row for row in sentences if row["role"] != "comparison"],
+        "figures": figures,
+        "levels": ", ".join(
+            sorted({f"{100 * row['level']:.4g} %" for row in sentences if row["role"] == "comparison"})
+        ),
+        "states": {
+            state: sum(row["verdict"] == state for rows in by_check.values() for row in rows)
+            for state in ("pass", "warn", "fail")
+        },
+        "power": found["power"],
+        "checks": by_check,
+        "score_tables": score_tables(found["scores"], arms),
+        "training_rows": training_table(found["dynamics"], arms),
+        "coverage_rows": coverage_table(found["coverage"], arms),
+        "difficulty_rows": found["difficulty"],
+        "excluded": excluded_counts(job.input("counts")),
+        "run_rows": found["runs"],
+        "provenance": _provenance(job),
+        "code": job.code,
+    }
+
+
+def main(job: Job) -> None:
+    page = _environment().get_template(TEMPLATE).render(context(job))
+    Path(job.output("report")).write_text(page, encoding="utf-8")
+
+
+if __name__ == "__main__":
+    run(main, LIBRARIES)

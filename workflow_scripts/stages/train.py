@@ -1,0 +1,137 @@
+"""Train one arm with one seed, from its last resumable state if there is one."""
+
+import importlib
+from pathlib import Path
+from typing import Any
+
+from workflow_scripts import tables
+from workflow_scripts.stages._command import Job, StageError, run
+
+LIBRARIES = ("torch", "transformers", "trl", "peft", "accelerate", "tokenizers")
+
+
+def _user_reward(name: str) -> Any:
+    """The user's package.module:function, in TRL's form."""
+    module, _, function = name.partition(":")
+    try:
+        return getattr(importlib.import_module(module), function)
+    except (ImportError, AttributeError) as error:
+        raise StageError(f"training.reward: {name}: {error}") from None
+
+
+def _grader(name: str) -> Any:
+    return None if ":" in name else importlib.import_module("workflow_scripts.grading").grader(name)
+
+
+def _log_rows(history: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The trainer's log without times (they would make equal runs differ)."""
+    timed = ("time", "runtime", "per_second", "mfu")
+    return [
+        {"step": entry["step"], "metric": name, "value": float(value)}
+        for entry in history
+        for name, value in sorted(entry.items())
+        if name not in ("step", "epoch") and isinstance(value, (int, float)) and not any(word in name for word in timed)
+    ]
+
+
+def main(job: Job) -> None:
+    import torch
+    from datasets import Dataset
+    from transformers.utils import logging
+
+    from workflow_scripts.training import callbacks, models, setup, state
+    from workflow_scripts.training.records import Recorder
+    from workflow_scripts.training.trainer import Trainer, TrainingError
+
+    logging.disable_progress_bar()
+    torch.set_num_threads(job.compute["threads"])
+    settings = job.settings
+    seed, training = settings["seed"], settings["training"]
+    plan = setup.rollout_plan(settings)
+    problems = tables.read(job.input("train"), tables.PROBLEMS)
+    if problems.num_rows < plan.prompts:
+        raise StageError(f"rollout.prompts: {plan.prompts}: the train set has only {problems.num_rows} rows")
+    batches = training["steps"] // plan.updates_per_batch
+    order = setup.prompt_order(problems.num_rows, plan.prompts, batches, seed)
+    chosen = problems.take(order)
+    dataset = Dataset.from_dict(
+        {"prompt": chosen["question"].to_pylist(), "problem_id": chosen["problem_id"].to_pylist(),
+         "answer": chosen["answer"].to_pylist()}
+    )  # fmt: skip
+
+    run_folder = Path(job.output("checkpoints")).parent
+    saved = state.StateFolder(
+        job.root / "state" / run_folder.relative_to(job.root / "runs"),
+        state.identity(settings, job.code, job.provenance["inputs"]),
+    )
+    recorder = Recorder(plan.group_size, plan.updates_per_batch, plan.minibatches)
+    branch_states = {int(Path(p).stem.rpartition("-")[2]): Path(p) for p in job.outputs.get("branch_states", [])}
+    keep_last = job.compute["keep"]["state"] == "last"
+    keeper = callbacks.Keeper(
+        run_folder, training["checkpoints"], branch_states, saved, recorder, plan.updates_per_batch, keep_last
+    )
+    model, tokenizer = models.load_base(Path(job.input("base")).parent / "model", settings["model"]["dtype"])
+    adapter = settings["model"].get("adapter")
+    grade = _grader(training["reward"])
+    trainer = Trainer(
+        model=model,
+        args=setup.configure(str(saved.folder), seed, settings, job.compute, plan),
+        reward_funcs=None if grade else _user_reward(training["reward"]),
+        train_dataset=dataset,
+        processing_class=tokenizer,
+        peft_config=models.lora(adapter) if adapter else None,
+        callbacks=[keeper],
+        objective=setup.make_objective(settings["objective"], training["beta"]),
+        plan=plan,
+        recorder=recorder,
+        grade=grade,
+        sample_batch=job.compute["eval_batch"],
+    )
+    initial = state.weights_hash(trainer.model, trainable=True)
+    frozen = state.weights_hash(trainer.model, trainable=False)
+
+    resume = None
+    newest = saved.newest(training["steps"], training["checkpoints"], run_folder)
+    if newest is not None:
+        resume = str(newest[0])
+        recorder.load(newest[0])
+        keeper.manifest = newest[1]["checkpoints"]
+        print(f"resumes at step {newest[1]['step']}", flush=True)
+    elif job.inputs.get("branch"):
+        branch = settings["branch"]
+        resume = str(callbacks.unpack(Path(job.input("branch")), saved.folder / "branch", branch["optimizer"]))
+    with keeper.watching_signals():
+        try:
+            trainer.train(resume_from_checkpoint=resume)
+        except TrainingError as error:
+            raise StageError(str(error)) from None
+    if trainer.state.global_step < training["steps"]:
+        raise StageError(f"terminated at step {trainer.state.global_step} of {training['steps']}; its state is kept")
+
+    if not trainer.accelerator.is_main_process:
+        return
+    drift = None if frozen is None else state.weights_hash(trainer.model, trainable=False) != frozen
+    if drift:
+        raise StageError("frozen base weights have changed during training; the run is not usable")
+    for name, (table, rows) in recorder.tables().items():
+        if name == "rollouts" and not job.compute["keep"]["rollouts"]:
+            rows = rows.set_column(rows.schema.get_field_index("completion"), "completion", [[None] * len(rows)])
+        job.write(name, table, rows)
+    job.write("trainer_log", tables.TRAINER_LOG, _log_rows(trainer.state.log_history))
+    job.write(
+        "checkpoints",
+        tables.CHECKPOINTS,
+        sorted(keeper.manifest, key=lambda row: (row["step"], row["file"])),
+        initial_weights=initial,
+        final_weights=state.weights_hash(trainer.model, trainable=True),
+        frozen_weights_drift=drift,
+        reward_version=settings["reward_version"],
+    )
+    if keep_last:
+        (saved.folder / "progress.json").unlink(missing_ok=True)
+    else:
+        saved.remove()
+
+
+if __name__ == "__main__":
+    run(main, LIBRARIES)

@@ -1,0 +1,77 @@
+"""How small an effect a design can see, and how many seeds it would take to see the margin.
+
+Effects are in score units unless a name says `in_sd`: then in units of the run SD. alpha is two-sided.
+"""
+
+from collections.abc import Callable
+from functools import lru_cache
+
+import numpy as np
+from scipy.optimize import brentq
+from scipy.stats import chi2, norm, t
+
+POWER = 0.8
+MOST_SEEDS = 1_000_000
+
+
+def _power_in_sd(effect_in_sd: float, seeds: int, other_seeds: int, alpha: float) -> float:
+    from statsmodels.stats.power import TTestIndPower  # slow to import, and not every stage gets here
+
+    # The side of the effect alone: the other side adds less than 1e-8 at a power of 0.8, and is nan for large effects.
+    return float(TTestIndPower().power(effect_in_sd, seeds, alpha / 2, other_seeds / seeds, alternative="larger"))
+
+
+@lru_cache(None)
+def mde_in_sd(seeds: int, other_seeds: int, alpha: float) -> float:
+    """Effect in run SDs that a t test of `seeds` against `other_seeds` runs (at least 2) finds with 80 % power."""
+    # TTestIndPower.solve_power stops at effects of 10, which strict levels with two or three seeds exceed.
+    top = 1.0
+    while _power_in_sd(top, seeds, other_seeds, alpha) < POWER:
+        top *= 2
+    return float(brentq(lambda effect: _power_in_sd(effect, seeds, other_seeds, alpha) - POWER, 0.0, top))
+
+
+def mde_of_interval(se: float, df: float, alpha: float) -> float:
+    """Effect that an interval with this standard error and these degrees of freedom finds with 80 % power."""
+    return float((t.ppf(1 - alpha / 2, df) + t.ppf(POWER, df)) * se)
+
+
+def _smallest(enough: Callable[[int], bool]) -> int | None:
+    """Smallest number of seeds, from 2, that is enough; None if not even MOST_SEEDS are."""
+    low, high = 1, 2
+    while not enough(high):
+        low, high = high, high * 2
+        if low >= MOST_SEEDS:
+            return None
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if enough(middle) else (middle, high)
+    return high
+
+
+def seeds_for_benchmark(run_sd: float, margin: float, alpha: float) -> int | None:
+    """Smallest number of seeds per arm at which `mde_in_sd` times run_sd is at most the margin."""
+    if run_sd <= 0:
+        return 2
+    return _smallest(lambda seeds: _power_in_sd(margin / run_sd, seeds, seeds, alpha) >= POWER)
+
+
+def seeds_for_population(run_sd: float, extra_variance: float, margin: float, alpha: float) -> int | None:
+    """Smallest number of seeds per arm that resolves the margin for problems like these.
+
+    extra_variance: variance component arm x problem over the number of problems, which no seed removes; None means that
+    only more problems help.
+    """
+
+    def enough(seeds: int) -> bool:
+        factor = mde_of_interval(1.0, 2 * (seeds - 1), alpha) ** 2
+        return factor * (2 * run_sd**2 / seeds + extra_variance) <= margin**2
+
+    if (norm.ppf(1 - alpha / 2) + norm.ppf(POWER)) ** 2 * extra_variance >= margin**2:
+        return None
+    return _smallest(enough)
+
+
+def upper_bound(sd: float, df: int, confidence: float = 0.8) -> float:
+    """Upper confidence bound of an SD estimated with df degrees of freedom: what to plan with."""
+    return float(sd * np.sqrt(df / chi2.ppf(1 - confidence, df)))

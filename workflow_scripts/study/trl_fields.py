@@ -1,0 +1,110 @@
+"""Which fields of TRL's GRPOConfig a study may set through `training.trl`."""
+
+import ast
+from collections.abc import Iterator, Mapping
+from functools import lru_cache
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+from workflow_scripts.study.faults import line, nearest
+
+_PIPELINE = "not here: the pipeline sets it"
+_SAMPLER = "not here: rollouts are drawn by the pipeline's own sampler, from rollout.temperature and rollout.top_p"
+_LOSS = "not here: the loss is made of the arm's choices (arms.NAME.ratio, bounds, surrogate, advantage, aggregation)"
+_EXTENDS = {
+    "trl": ("trainer/grpo_config.py", "trainer/base_config.py"),
+    "transformers": ("training_args.py",),
+}
+
+# GRPOConfig fields that a study may not set here: the key to use, or the reason.
+_SAID_ELSEWHERE = {
+    "max_steps": "training.steps",
+    "num_train_epochs": "training.steps",
+    "learning_rate": "training.learning_rate",
+    "lr_scheduler_type": "training.schedule",
+    "warmup_steps": "training.warmup_steps",
+    "warmup_ratio": "training.warmup_steps",
+    "max_grad_norm": "training.max_grad_norm",
+    "beta": "training.beta",
+    "mask_truncated_completions": "training.mask_truncated",
+    "reward_weights": "training.reward",
+    "num_generations": "rollout.group_size",
+    "generation_batch_size": "rollout.prompts",
+    "steps_per_generation": "rollout.minibatches",
+    "num_iterations": "rollout.epochs",
+    "temperature": "rollout.temperature",
+    "top_p": "rollout.top_p",
+    "max_completion_length": "rollout.max_completion",
+    "epsilon": "arms.NAME.eps_low",
+    "epsilon_high": "arms.NAME.eps_high",
+    "delta": "arms.NAME.dual_clip_bound",
+    "importance_sampling_level": "arms.NAME.ratio",
+    "loss_type": "arms.NAME.aggregation",
+    "scale_rewards": "arms.NAME.advantage.scale",
+    "sapo_temperature_pos": "arms.NAME.sapo_tau",
+    "sapo_temperature_neg": "arms.NAME.sapo_tau",
+    "seed": "seeds",
+    "data_seed": "seeds",
+    "per_device_train_batch_size": "compute.micro_batch",
+    "gradient_accumulation_steps": "compute.micro_batch",
+    "report_to": "compute.trackers",
+    "use_cpu": "compute.device",
+    "use_vllm": "compute.engine",
+    "bf16": "model.dtype",
+    "fp16": "model.dtype",
+    "model_init_kwargs": "model",
+}
+_REFUSED = (
+    {name: f"not here: use {key}" for name, key in _SAID_ELSEWHERE.items()}
+    | dict.fromkeys(
+        (
+            "output_dir", "save_strategy", "save_steps", "save_total_limit", "logging_steps", "logging_strategy",
+            "eval_strategy", "shuffle_dataset", "disable_dropout", "remove_unused_columns", "resume_from_checkpoint",
+            "push_to_hub",
+        ),
+        _PIPELINE,
+    )
+    | dict.fromkeys(
+        (
+            "top_k", "min_p", "repetition_penalty", "generation_kwargs", "chat_template_kwargs", "cache_implementation",
+            "use_transformers_paged", "use_transformers_continuous_batching",
+        ),
+        _SAMPLER,
+    )
+    | dict.fromkeys(
+        (
+            "top_entropy_quantile", "entropy_coef", "use_adaptive_entropy", "vllm_importance_sampling_correction",
+            "off_policy_mask_threshold", "use_bias_correction_kl", "use_liger_kernel", "multi_objective_aggregation",
+        ),
+        _LOSS,
+    )
+)  # fmt: skip
+
+
+@lru_cache(None)
+def _trainer_fields() -> tuple[str, ...]:
+    """Fields of TRL's GRPOConfig and what it extends, read from the installed sources: importing TRL takes seconds."""
+    names: list[str] = []
+    for package, files in _EXTENDS.items():
+        spec = find_spec(package)
+        for folder in (spec and spec.submodule_search_locations) or ():
+            for file in (Path(folder) / name for name in files):
+                tree = ast.parse(file.read_text(encoding="utf-8")) if file.is_file() else ast.Module([], [])
+                names += [name for node in tree.body if isinstance(node, ast.ClassDef) for name in _annotated(node)]
+    return tuple(dict.fromkeys(names))
+
+
+def _annotated(node: ast.ClassDef) -> Iterator[str]:
+    for statement in node.body:
+        if isinstance(statement, ast.AnnAssign) and isinstance(statement.target, ast.Name):
+            yield statement.target.id
+
+
+def trl_faults(path: str, given: Mapping[str, Any]) -> Iterator[str]:
+    """Lines for fields that TRL does not have, and for those that the study says elsewhere."""
+    for name, value in given.items():
+        if name in _REFUSED:
+            yield line(f"{path}.{name}", value, _REFUSED[name])
+        elif _trainer_fields() and name not in _trainer_fields():
+            yield line(f"{path}.{name}", value, "no field of TRL's GRPOConfig" + nearest(name, _trainer_fields()))

@@ -1,0 +1,319 @@
+"""Every parquet file of the pipeline: its columns and types, and how it is written and read.
+
+Units and meanings of the columns lie in ``tables.toml`` (no digest reads that file, so a better wording reruns nothing);
+both are written into the metadata of each file. A file's footer also holds its *provenance*: the settings it was made
+with, the digest of the code, the digest of its inputs, the versions of the libraries, and the digest of its own content.
+Nothing in it depends on the time or the machine, so equal inputs give equal bytes.
+
+A stage needs only the tables it names: each is a symbol of its own, so a new column in one reruns only what uses that one.
+"""
+
+import hashlib
+import json
+import os
+import tomllib
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+TEXT, INT, REAL, FLAG = pa.string(), pa.int64(), pa.float64(), pa.bool_()
+SMALL, SINGLE = pa.int32(), pa.float32()  # per-rollout and per-token records: many rows, four bytes are enough
+
+
+class TableError(Exception):
+    """A parquet file cannot be read or does not have the columns it should; the message is one line for the user."""
+
+
+@dataclass(frozen=True)
+class Table:
+    """Name of a table (its section in tables.toml), its columns in order, and the columns that identify a row."""
+
+    name: str
+    columns: dict[str, pa.DataType]
+    key: tuple[str, ...]
+
+
+PROBLEMS = Table(
+    "problems",
+    {"problem_id": TEXT, "benchmark": TEXT, "row": INT, "question": TEXT, "answer": TEXT, "difficulty": INT},
+    ("problem_id",),
+)
+GOLD_AUDIT = Table(
+    "gold_audit",
+    {"benchmark": TEXT, "problem_id": TEXT, "row": INT, "answer": TEXT, "status": TEXT, "dropped": FLAG, "reason": TEXT},
+    ("benchmark", "row"),
+)
+CONTAMINATION = Table(
+    "contamination",
+    {
+        "benchmark": TEXT, "kind": TEXT, "holdout_problem_id": TEXT, "other_problem_id": TEXT, "coverage": REAL,
+        "similarity": REAL, "removed": FLAG, "caught": FLAG, "holdout_question": TEXT, "other_question": TEXT,
+    },
+    ("benchmark", "kind", "holdout_problem_id", "other_problem_id"),
+)  # fmt: skip
+MANIFEST = Table("manifest", {"file": TEXT, "sha256": TEXT, "bytes": INT}, ("file",))
+CHECKPOINTS = Table(
+    "checkpoints", {"step": INT, "file": TEXT, "sha256": TEXT, "bytes": INT}, ("step", "file")
+)
+ROLLOUTS = Table(
+    "rollouts",
+    {
+        "batch": SMALL, "prompt_position": SMALL, "rollout": SMALL, "problem_id": TEXT, "group_size": SMALL,
+        "group_correct": SMALL, "reward": SINGLE, "success": FLAG, "status": TEXT, "advantage": SINGLE,
+        "completion_tokens": SMALL, "truncated": FLAG, "completion": TEXT,
+    },
+    ("batch", "prompt_position", "rollout"),
+)  # fmt: skip
+ROLLOUT_UPDATES = Table(
+    "rollout_updates",
+    {
+        "step": SMALL, "batch": SMALL, "update_index": SMALL, "epoch": SMALL, "minibatch": SMALL,
+        "prompt_position": SMALL, "rollout": SMALL, "group_size": SMALL, "group_correct": SMALL, "reward": SINGLE,
+        "advantage": SINGLE, "completion_tokens": SMALL, "truncated": FLAG, "mean_log_ratio": SINGLE,
+        "sum_abs_ratio_deviation": SINGLE, "sum_entropy": SINGLE, "clipped_upper_tokens": SMALL,
+        "clipped_lower_tokens": SMALL, "upper_bound": SINGLE, "lower_bound": SINGLE,
+    },
+    ("step", "prompt_position", "rollout"),
+)  # fmt: skip
+TAIL_TOKENS = Table(
+    "tail_tokens",
+    {
+        "step": SMALL, "prompt_position": SMALL, "rollout": SMALL, "position": SMALL, "log_ratio": SINGLE,
+        "old_log_prob": SINGLE,
+    },
+    ("step", "prompt_position", "rollout", "position"),
+)  # fmt: skip
+TAIL_LOG_RATIO = 0.015  # tail_tokens holds the tokens whose |log ratio| is larger; a fixed number, so that runs compare
+TRAINER_LOG = Table("trainer_log", {"step": INT, "metric": TEXT, "value": REAL}, ("step", "metric"))
+COMPLETIONS = Table(
+    "completions",
+    {
+        "arm": TEXT, "seed": INT, "step": INT, "benchmark": TEXT, "problem_id": TEXT, "sample": INT,
+        "completion": TEXT, "completion_tokens": INT, "truncated": FLAG,
+    },
+    ("arm", "seed", "step", "benchmark", "problem_id", "sample"),
+)  # fmt: skip
+SAMPLES = Table(
+    "samples",
+    {
+        "arm": TEXT, "seed": INT, "step": INT, "benchmark": TEXT, "problem_id": TEXT, "sample": INT, "status": TEXT,
+        "correct": FLAG, "answer": TEXT, "completion_tokens": INT, "truncated": FLAG,
+    },
+    ("arm", "seed", "step", "benchmark", "problem_id", "sample"),
+)  # fmt: skip
+COUNTS = Table(
+    "counts",
+    {
+        "arm": TEXT, "seed": INT, "step": INT, "benchmark": TEXT, "problem_id": TEXT, "samples": INT, "correct": INT,
+        "truncated": INT, "unparsed": INT, "timeout": INT, "completion_tokens": INT, "excluded": TEXT,
+    },
+    ("arm", "seed", "step", "benchmark", "problem_id"),
+)  # fmt: skip
+SCORES = Table(
+    "scores",
+    {
+        "level": TEXT, "arm": TEXT, "seed": INT, "step": INT, "benchmark": TEXT, "pass_at": INT, "score": REAL,
+        "se": REAL, "ci_low": REAL, "ci_high": REAL, "seeds": INT, "problems": INT, "samples": INT,
+        "truncated_share": REAL, "unparsed_share": REAL, "mean_completion_tokens": REAL,
+    },
+    ("level", "arm", "seed", "step", "benchmark", "pass_at"),
+)  # fmt: skip
+EFFECTS = Table(
+    "effects",
+    {
+        "arm": TEXT, "baseline": TEXT, "role": TEXT, "benchmark": TEXT, "step": INT, "metric": TEXT, "pass_at": INT,
+        "estimand": TEXT, "delta": REAL, "se": REAL, "df": REAL, "ci_low": REAL, "ci_high": REAL, "level": REAL,
+        "p": REAL, "p_holm": REAL, "p_bh": REAL, "primary": FLAG, "look": INT, "planned_look": FLAG, "seeds": INT,
+        "baseline_seeds": INT, "problems": INT, "samples": INT, "var_seed": REAL, "var_seed_problem": REAL,
+        "var_eval": REAL, "var_arm_problem": REAL, "seed_correlation": REAL, "margin": REAL, "mde80": REAL,
+        "seeds_needed": INT, "verdict": TEXT, "reason": TEXT,
+    },
+    ("arm", "benchmark", "step", "metric", "pass_at", "estimand"),
+)  # fmt: skip
+NOISE_FLOORS = Table(
+    "noise_floors",
+    {
+        "kind": TEXT, "arm": TEXT, "benchmark": TEXT, "step": INT, "pass_at": INT, "runs": INT, "sd": REAL,
+        "sd_low": REAL, "sd_high": REAL, "expected_sd": REAL, "band": REAL, "p": REAL, "eval_share": REAL,
+        "verdict": TEXT, "reason": TEXT,
+    },
+    ("kind", "arm", "benchmark", "step", "pass_at"),
+)  # fmt: skip
+POWER = Table(
+    "power",
+    {
+        "seeds": INT, "run_sd": REAL, "run_sd_upper80": REAL, "mde80_one": REAL, "mde80_family": REAL,
+        "mde80_family_upper80": REAL, "resolves_margin": FLAG, "seconds_per_run": REAL, "extra_seconds": REAL,
+    },
+    ("seeds",),
+)  # fmt: skip
+DIFFICULTY = Table(
+    "difficulty",
+    {
+        "arm": TEXT, "baseline": TEXT, "benchmark": TEXT, "step": INT, "split_by": TEXT, "bin": TEXT, "pass_at": INT,
+        "problems": INT, "baseline_score": REAL, "score": REAL, "delta": REAL, "se": REAL, "ci_low": REAL,
+        "ci_high": REAL,
+    },
+    ("arm", "benchmark", "step", "split_by", "bin", "pass_at"),
+)  # fmt: skip
+COVERAGE = Table(
+    "coverage",
+    {
+        "arm": TEXT, "seed": INT, "benchmark": TEXT, "step": INT, "problems": INT, "solved": INT, "gained": INT,
+        "lost": INT, "against": TEXT, "solve_rate_histogram": pa.list_(INT),
+    },
+    ("arm", "seed", "benchmark", "step"),
+)  # fmt: skip
+DYNAMICS = Table(
+    "dynamics",
+    {
+        "arm": TEXT, "seed": INT, "step": INT, "update_index": INT, "group_correct": INT, "rollouts": INT,
+        "positive_rollouts": INT, "negative_rollouts": INT, "clipped_upper_share": REAL, "clipped_lower_share": REAL,
+        "clipped_upper_token_share": REAL, "clipped_lower_token_share": REAL, "mean_abs_ratio_deviation": REAL,
+        "mean_entropy": REAL, "mean_upper_width": REAL, "mean_completion_tokens": REAL, "truncated_share": REAL,
+        "mean_reward": REAL, "flat_group_share": REAL, "ratio_advantage_correlation": REAL,
+    },
+    ("arm", "seed", "step", "group_correct"),
+)  # fmt: skip
+REACHABILITY = Table(
+    "reachability",
+    {
+        "arm": TEXT, "check": TEXT, "verdict": TEXT, "value": REAL, "ci_low": REAL, "ci_high": REAL, "message": TEXT,
+    },
+    ("arm", "check"),
+)  # fmt: skip
+RUNS = Table(
+    "runs",
+    {
+        "arm": TEXT, "seed": INT, "role": TEXT, "status": TEXT, "reason": TEXT, "steps": INT, "settings_digest": TEXT,
+        "code_digest": TEXT, "inputs_digest": TEXT, "initial_weights": TEXT, "final_weights": TEXT,
+        "frozen_weights_drift": FLAG, "reward_version": INT, "train_seconds": REAL, "sample_seconds": REAL,
+    },
+    ("arm", "seed"),
+)  # fmt: skip
+PLAN = Table(
+    "plan", {"recorded": TEXT, "commit": TEXT, "key": TEXT, "value": TEXT}, ("recorded", "key")
+)
+
+
+@lru_cache(None)
+def _wording() -> dict[str, Any]:
+    return tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
+
+
+def describe(table: Table, column: str) -> dict[str, str]:
+    """Unit and meaning of a column: the table's own wording, else the one that all tables share."""
+    wording = _wording()
+    entry = wording.get(table.name, {}).get(column) or wording["columns"][column]
+    return {"unit": entry[0], "meaning": entry[1]}
+
+
+def schema(table: Table) -> pa.Schema:
+    """The Arrow schema, each field with its unit and meaning as metadata."""
+    return pa.schema([pa.field(n, t, metadata=describe(table, n)) for n, t in table.columns.items()])
+
+
+def text_digest(text: str) -> str:
+    """Sixteen hex digits of the sha256 of a text."""
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def file_sha256(path: str | Path) -> str:
+    """Hex sha256 of a file's bytes."""
+    with open(path, "rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _content_digest(data: pa.Table) -> str:
+    plain = data.replace_schema_metadata(None).combine_chunks()
+    digest = hashlib.sha256(str(plain.schema.remove_metadata()).encode())
+    sink = pa.BufferOutputStream()
+    plain = plain.cast(pa.schema([pa.field(f.name, f.type) for f in plain.schema]))
+    with pa.ipc.new_stream(sink, plain.schema) as stream:
+        stream.write_table(plain, max_chunksize=1 << 20)
+    digest.update(sink.getvalue())
+    return digest.hexdigest()[:16]
+
+
+def write(path: str | Path, table: Table, rows: Any, provenance: dict[str, Any]) -> None:
+    """Write rows as parquet, atomically (temporary file, fsync, rename).
+
+    rows: a list of dicts, a dict of columns, a pandas DataFrame or an Arrow table; columns are put in the table's order
+    and cast to its types; missing columns are an error, so is a duplicated key.
+    """
+    target = schema(table)
+    if isinstance(rows, list):
+        data = pa.Table.from_pylist(rows, schema=target)
+        unknown = set().union(*(row.keys() for row in rows)) - set(target.names) if rows else set()
+        if unknown:
+            raise TableError(f"{path}: table {table.name} has no column {', '.join(sorted(unknown))}")
+    elif isinstance(rows, dict):
+        data = pa.table({name: pa.array(rows[name], type=target.field(name).type) for name in target.names})
+    elif isinstance(rows, pa.Table):
+        data = rows.select(target.names)
+    else:
+        data = pa.Table.from_pandas(rows[target.names], schema=target, preserve_index=False)
+    data = data.replace_schema_metadata(None).cast(target)
+    keys = data.select(list(table.key))
+    if len(keys) and len(keys.group_by(list(table.key)).aggregate([])) != len(keys):
+        raise TableError(f"{path}: two rows of table {table.name} have the same {', '.join(table.key)}")
+    footer = {
+        "armslength_table": table.name,
+        "armslength": json.dumps({**provenance, "content": _content_digest(data)}, sort_keys=True),
+    }
+    path = Path(path)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    try:
+        with open(temporary, "wb") as file:
+            pq.write_table(data.replace_schema_metadata(footer), file, compression="zstd")
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, path)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def _open(path: str | Path) -> pq.ParquetFile:
+    try:
+        return pq.ParquetFile(path)
+    except FileNotFoundError:
+        raise TableError(f"{path}: the file is missing") from None
+    except (pa.ArrowInvalid, OSError) as error:
+        why = str(error).splitlines()[0]
+        raise TableError(f"{path}: not a readable parquet file (truncated?): {why}; delete it and run again") from None
+
+
+def read(path: str | Path, table: Table, columns: list[str] | None = None) -> pa.Table:
+    """Read a file that should hold `table` (or some of its columns); a TableError names the file and the fault."""
+    file = _open(path)
+    missing = [c for c in columns or table.columns if c not in file.schema_arrow.names]
+    if missing:
+        raise TableError(f"{path}: column {', '.join(missing)} is missing; it is not a table {table.name} of this version")
+    try:
+        return file.read(columns=columns or list(table.columns))
+    except (pa.ArrowInvalid, OSError) as error:
+        raise TableError(f"{path}: damaged: {str(error).splitlines()[0]}; delete it and run again") from None
+
+
+def provenance(path: str | Path) -> dict[str, Any]:
+    """What the footer says of how the file was made; empty for a foreign file."""
+    metadata = _open(path).schema_arrow.metadata or {}
+    return json.loads(metadata.get(b"armslength", b"{}"))
+
+
+def input_digest(path: str | Path) -> str:
+    """Digest of a file as an input: of its rows (from the footer) if it is one of our parquet files, else of its bytes."""
+    if str(path).endswith(".parquet"):
+        return provenance(path).get("content") or file_sha256(path)[:16]
+    return file_sha256(path)[:16]
+
+
+def inputs_digest(paths: list[str], root: str | Path) -> str:
+    """One digest of all input files; the paths count relative to `root`, so a moved results folder stays valid."""
+    lines = [f"{os.path.relpath(p, root)} {input_digest(p)}" for p in sorted(set(paths))]
+    return text_digest("\n".join(lines))

@@ -1,0 +1,1 @@
+"""GRPO training of one arm with one seed, and what it records."""

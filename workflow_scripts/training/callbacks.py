@@ -1,0 +1,127 @@
+"""What happens between optimizer steps: checkpoints, resumable state, progress, and an orderly end on SIGTERM."""
+
+import contextlib
+import os
+import shutil
+import signal
+import tarfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
+
+from workflow_scripts.training.records import Recorder
+from workflow_scripts.training.state import StateFolder, folder_rows, write_json
+
+STATE_EVERY_SECONDS = 60.0
+PROGRESS_EVERY_SECONDS = 2.0
+
+
+class Keeper(TrainerCallback):
+    """Keeps what a run must leave behind.
+
+    run_folder: where checkpoints/step-N go; checkpoints: the steps to keep; branch_states: step -> file for the arms that
+    branch off; state: the resumable state, saved at rollout-batch boundaries only, since only there is a resumed run equal
+    to an undisturbed one.
+    """
+
+    def __init__(
+        self,
+        run_folder: Path,
+        checkpoints: list[int],
+        branch_states: dict[int, Path],
+        state: StateFolder,
+        recorder: Recorder,
+        updates_per_batch: int,
+        keep_last: bool,
+    ) -> None:
+        self.run_folder, self.checkpoints, self.branch_states = run_folder, checkpoints, branch_states
+        self.state, self.recorder, self.updates_per_batch, self.keep_last = state, recorder, updates_per_batch, keep_last
+        self.manifest: list[dict[str, Any]] = []
+        self.terminated = False
+        self._last_state = time.monotonic()
+        self._last_progress = 0.0
+
+    @contextlib.contextmanager
+    def watching_signals(self) -> Iterator[None]:
+        """SIGTERM (time limit, preemption, scancel) lets the run end at the next rollout-batch boundary, its state saved."""
+
+        def handler(number: int, frame: Any) -> None:
+            self.terminated = True
+
+        before = signal.signal(signal.SIGTERM, handler)
+        try:
+            yield
+        finally:
+            signal.signal(signal.SIGTERM, before)
+
+    def on_step_end(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
+    ) -> TrainerControl:
+        """After each optimizer step."""
+        step = state.global_step
+        if step in self.checkpoints and state.is_world_process_zero:
+            self._save_checkpoint(kwargs["model"], step)
+        boundary = step % self.updates_per_batch == 0
+        due = time.monotonic() - self._last_state > STATE_EVERY_SECONDS
+        last = step == state.max_steps
+        if boundary and (self.terminated or step in self.branch_states or (last and self.keep_last) or (due and not last)):
+            control.should_save = True
+        if boundary and self.terminated and not last:
+            control.should_training_stop = True
+        self._progress(state)
+        return control
+
+    def on_save(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
+        """A resumable state has just been written by transformers' Trainer."""
+        if not state.is_world_process_zero:
+            return
+        self._last_state = time.monotonic()
+        folder = Path(args.output_dir) / f"checkpoint-{state.global_step}"
+        if state.global_step in self.branch_states:
+            _pack(folder, self.branch_states[state.global_step])
+        self.recorder.save(folder)
+        self.state.complete(folder, {"step": state.global_step, "checkpoints": self.manifest})
+
+    def _save_checkpoint(self, model: Any, step: int) -> None:
+        folder = self.run_folder / "checkpoints" / f"step-{step}"
+        shutil.rmtree(folder, ignore_errors=True)
+        model = getattr(model, "module", model)
+        model.save_pretrained(folder, safe_serialization=True)
+        (folder / "README.md").unlink(missing_ok=True)
+        self.manifest += folder_rows(folder, self.run_folder, step=step)
+
+    def _progress(self, state: TrainerState) -> None:
+        now = time.time()
+        if now - self._last_progress < PROGRESS_EVERY_SECONDS and state.global_step != state.max_steps:
+            return
+        self._last_progress = now
+        reward = next((entry["reward"] for entry in reversed(state.log_history) if "reward" in entry), None)
+        progress = {"step": state.global_step, "steps": state.max_steps, "reward": reward, "time": now, "pid": os.getpid()}
+        write_json(self.state.folder / "progress.json", progress)
+
+
+def _pack(folder: Path, target: Path) -> None:
+    """The state as one file with fixed times, so that equal states are equal files."""
+    target.parent.mkdir(parents=True, exist_ok=True)
+    temporary = target.with_name(f".{target.name}.tmp")
+    with tarfile.open(temporary, "w") as archive:
+        for path in sorted(p for p in folder.rglob("*") if p.is_file()):
+            info = archive.gettarinfo(str(path), arcname=path.relative_to(folder).as_posix())
+            info.mtime, info.uid, info.gid, info.uname, info.gname = 0, 0, 0, "", ""
+            with open(path, "rb") as file:
+                archive.addfile(info, file)
+    os.replace(temporary, target)
+
+
+def unpack(archive: Path, folder: Path, optimizer: str) -> Path:
+    """A branch state as a folder to resume from; `reset` leaves optimizer and scheduler behind."""
+    shutil.rmtree(folder, ignore_errors=True)
+    with tarfile.open(archive) as packed:
+        packed.extractall(folder, filter="data")
+    if optimizer == "reset":
+        for name in ("optimizer.pt", "scheduler.pt"):
+            (folder / name).unlink(missing_ok=True)
+    return folder

@@ -1,0 +1,127 @@
+"""What training records per rollout and update, kept on the device and fetched once per optimizer step."""
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import torch
+from torch import Tensor
+
+from workflow_scripts import tables
+
+TAIL_LOG_RATIO = 0.015  # tokens are kept one by one beyond this |log ratio|; fixed, so that runs stay comparable
+
+_ROLLOUT_COLUMNS = (
+    "prompt_position", "rollout", "group_correct", "reward", "advantage", "completion_tokens", "truncated",
+    "mean_log_ratio", "sum_abs_ratio_deviation", "sum_entropy", "clipped_upper_tokens", "clipped_lower_tokens",
+    "upper_bound", "lower_bound",
+)  # fmt: skip
+_FLAGS = {"truncated"}
+
+
+class Recorder:
+    """Collects the records of a run.
+
+    `add` takes one micro-batch (device tensors, no synchronisation), `end_step` fetches the step's micro-batches at once.
+    Rows are sorted by prompt position and rollout, so they do not depend on the split into micro-batches.
+    """
+
+    def __init__(self, group_size: int, updates_per_batch: int, minibatches: int) -> None:
+        self.group_size, self.updates_per_batch, self.minibatches = group_size, updates_per_batch, minibatches
+        self._pending: list[tuple[Tensor, Tensor]] = []
+        self._updates: list[pa.Table] = []
+        self._tails: list[pa.Table] = []
+        self._rollouts: list[pa.Table] = []
+
+    def add(self, per_rollout: dict[str, Tensor], log_ratio: Tensor, old_log_prob: Tensor, mask: Tensor) -> None:
+        """per_rollout: the columns of a micro-batch, (B,) each; log_ratio, old_log_prob, mask: (B,T)."""
+        columns = torch.stack([per_rollout[name].float() for name in _ROLLOUT_COLUMNS], dim=1)
+        tokens = torch.stack([log_ratio.masked_fill(mask == 0, 0.0).float(), old_log_prob.float()])
+        self._pending.append((columns.detach(), tokens.detach()))
+
+    def end_step(self, step: int, gather: Any = None) -> dict[str, float]:
+        """Close optimizer step `step` (from 1); returns the step's clip shares and mean token entropy for the log."""
+        columns = torch.cat([c for c, _ in self._pending]).cpu().numpy()
+        width = max(t.shape[2] for _, t in self._pending)
+        tokens = torch.cat([torch.nn.functional.pad(t, (0, width - t.shape[2])) for _, t in self._pending], 1).cpu().numpy()
+        self._pending = []
+        if gather is not None:
+            columns, tokens = gather(columns, tokens)
+        order = np.lexsort((columns[:, 1], columns[:, 0]))
+        columns, tokens = columns[order], tokens[:, order]
+        value = dict(zip(_ROLLOUT_COLUMNS, columns.T, strict=True))
+        batch, index = divmod(step - 1, self.updates_per_batch)
+        rows: dict[str, Any] = {
+            "step": step, "batch": batch, "update_index": index, "epoch": index // self.minibatches,
+            "minibatch": index % self.minibatches, "group_size": self.group_size,
+        }  # fmt: skip
+        rows = {name: np.full(len(columns), number) for name, number in rows.items()}
+        self._updates.append(_arrow(tables.ROLLOUT_UPDATES, rows | value))
+        self._tails.append(self._tail_rows(step, value, tokens))
+        count = max(value["completion_tokens"].sum(), 1.0)
+        high, low = value["clipped_upper_tokens"].sum() / count, value["clipped_lower_tokens"].sum() / count
+        return {
+            "clip_ratio/high_mean": float(high),
+            "clip_ratio/low_mean": float(low),
+            "clip_ratio/region_mean": float(high + low),
+            "entropy": float(value["sum_entropy"].sum() / count),
+        }
+
+    def _tail_rows(self, step: int, value: dict[str, np.ndarray], tokens: np.ndarray) -> pa.Table:
+        row, position = np.nonzero(np.abs(tokens[0]) > TAIL_LOG_RATIO)
+        return _arrow(
+            tables.TAIL_TOKENS,
+            {
+                "step": np.full(len(row), step),
+                "prompt_position": value["prompt_position"][row],
+                "rollout": value["rollout"][row],
+                "position": position,
+                "log_ratio": tokens[0][row, position],
+                "old_log_prob": tokens[1][row, position],
+            },
+        )
+
+    def add_rollouts(self, rows: list[dict[str, Any]]) -> None:
+        """The rollouts of one batch, once, as rows of the table `rollouts`."""
+        self._rollouts.append(pa.Table.from_pylist(rows, schema=tables.schema(tables.ROLLOUTS)))
+
+    def tables(self) -> dict[str, tuple[tables.Table, pa.Table]]:
+        """All records so far, by file name."""
+        parts = {
+            "rollout_updates": (tables.ROLLOUT_UPDATES, self._updates),
+            "tail_tokens": (tables.TAIL_TOKENS, self._tails),
+            "rollouts": (tables.ROLLOUTS, self._rollouts),
+        }
+        return {name: (table, _concat(table, chunks)) for name, (table, chunks) in parts.items()}
+
+    def save(self, folder: Path) -> None:
+        """Write the records so far beside a resumable state."""
+        for name, (table, rows) in self.tables().items():
+            tables.write(folder / f"{name}.parquet", table, rows, {})
+
+    def load(self, folder: Path) -> None:
+        """Take up the records that `save` left."""
+        self._updates = [tables.read(folder / "rollout_updates.parquet", tables.ROLLOUT_UPDATES)]
+        self._tails = [tables.read(folder / "tail_tokens.parquet", tables.TAIL_TOKENS)]
+        self._rollouts = [tables.read(folder / "rollouts.parquet", tables.ROLLOUTS)]
+
+
+def _arrow(table: tables.Table, columns: dict[str, np.ndarray]) -> pa.Table:
+    arrays = []
+    for name, kind in table.columns.items():
+        values = columns[name]
+        if pa.types.is_floating(kind):
+            values = np.asarray(values, dtype=np.float32)
+            arrays.append(pa.array(values, type=kind, mask=~np.isfinite(values)))
+        elif name in _FLAGS:
+            arrays.append(pa.array(np.asarray(values) > 0, type=kind))
+        else:
+            arrays.append(pa.array(np.rint(values).astype(np.int32), type=kind))
+    return pa.table(dict(zip(table.columns, arrays, strict=True)))
+
+
+def _concat(table: tables.Table, chunks: Iterable[pa.Table]) -> pa.Table:
+    plain = [chunk.replace_schema_metadata(None).cast(tables.schema(table)) for chunk in chunks]
+    return pa.concat_tables(plain) if plain else tables.schema(table).empty_table()

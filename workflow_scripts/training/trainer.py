@@ -1,0 +1,377 @@
+"""GRPO training with the objective of an arm: a subclass of TRL's GRPOTrainer with its own loss, random streams and records.
+
+The only file that imports TRL's trainer. What differs from TRL 1.16: the loss comes from the five axes in `objectives`; a
+rollout's random numbers come from (seed, batch, prompt position, rollout), and the permutation into minibatches from (seed,
+batch), one for all processes; correct counts travel with each rollout; everything the analysis needs is recorded.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import torch
+import trl
+from accelerate.utils import gather_object
+from torch import Tensor
+from transformers import PreTrainedTokenizerBase
+from trl import GRPOTrainer
+from trl.models.utils import unwrap_model_for_generation
+from trl.trainer.utils import split_tensor_dict
+
+from workflow_scripts.objectives import advantage as advantages
+from workflow_scripts.objectives import aggregation, ratio
+from workflow_scripts.objectives.bounds import Bounds, Group
+from workflow_scripts.sampling import Options, stream_seed
+from workflow_scripts.sampling.prompts import encode
+from workflow_scripts.sampling.transformers_engine import sample
+from workflow_scripts.training.records import Recorder
+
+TESTED_TRL = "1.16.0"
+
+
+class TrainingError(Exception):
+    """Training cannot go on; one line for the user."""
+
+
+@dataclass(frozen=True)
+class Objective:
+    """The five axes of one arm as callables, and the KL penalty.
+
+    bounds: Group -> Bounds, or None where the surrogate has none; surrogate: (ratio, advantage, log_prob, bounds) -> loss.
+    """
+
+    ratio: str
+    bounds: Callable[[Group], Bounds] | None
+    surrogate: Callable[..., Tensor]
+    advantage_scale: str
+    focal_gamma: float | None
+    aggregation: str
+    beta: float = 0.0
+    kl: str = "k3_importance"
+
+    def log_ratio(self, token_log_ratio: Tensor, mask: Tensor) -> Tensor:
+        """(B,T) -> (B,T) or (B,1)."""
+        return {"token": ratio.token, "sequence": ratio.sequence}[self.ratio](token_log_ratio, mask)
+
+    def advantage(self, reward: Tensor, correct: Tensor) -> Tensor:
+        """reward (G,k), correct (G,1) -> (G,k)."""
+        scale = {"none": advantages.none, "group": advantages.group, "batch": advantages.batch}[self.advantage_scale]
+        value = scale(reward)
+        return value if self.focal_gamma is None else advantages.focal(value, correct, focal_gamma=self.focal_gamma)
+
+    def aggregate(self, loss: Tensor, mask: Tensor, step: aggregation.Step) -> Tensor:
+        """Share of this micro-batch in the loss of its optimizer step."""
+        function = {
+            "token-mean": aggregation.token_mean,
+            "token-mean-step": aggregation.token_mean_step,
+            "seq-mean-token-mean": aggregation.seq_mean_token_mean,
+            "seq-mean-token-sum-norm": aggregation.seq_mean_token_sum_norm,
+        }[self.aggregation]
+        return function(loss, mask, step)
+
+
+@dataclass(frozen=True)
+class RolloutPlan:
+    """How a rollout batch is made and used: prompts x group_size rollouts, in minibatches, for some epochs."""
+
+    prompts: int
+    group_size: int
+    minibatches: int
+    epochs: int
+    options: Options
+    prompt_family: str
+    success_threshold: float
+
+    @property
+    def updates_per_batch(self) -> int:
+        """Optimizer updates per rollout batch."""
+        return self.minibatches * self.epochs
+
+    def trl_arguments(self, micro_batch: int, processes: int) -> dict[str, Any]:
+        """TRL's batch arguments: the largest micro-batch that divides a process's minibatch and is not above `micro_batch`."""
+        local = self.prompts * self.group_size // self.minibatches // processes
+        per_device = max(n for n in range(1, min(micro_batch, local) + 1) if local % n == 0)
+        accumulation = local // per_device
+        return {
+            "per_device_train_batch_size": per_device,
+            "gradient_accumulation_steps": accumulation,
+            "steps_per_generation": self.minibatches * accumulation,
+            "num_iterations": self.epochs,
+            "num_generations": self.group_size,
+        }
+
+
+@dataclass
+class _Scored:
+    """What the reward function saw of this process's rollouts."""
+
+    completions: list[str] = field(default_factory=list)
+    problem_ids: list[str] = field(default_factory=list)
+    statuses: list[str | None] = field(default_factory=list)
+    truncated: list[bool] = field(default_factory=list)
+    tokens: list[int] = field(default_factory=list)
+
+
+class Trainer(GRPOTrainer):
+    """TRL's GRPOTrainer with the arm's objective. `train_dataset` has columns prompt, problem_id, answer, in the order in
+    which rollout batches use them (no shuffling here)."""
+
+    _tag_names = ["armslength"]
+
+    def __init__(
+        self,
+        *args: Any,
+        objective: Objective,
+        plan: RolloutPlan,
+        recorder: Recorder,
+        grade: Callable[[str, str, bool], Any] | None,
+        sample_batch: int,
+        **kwargs: Any,
+    ) -> None:
+        if trl.__version__ != TESTED_TRL:
+            raise TrainingError(f"trl {trl.__version__} is installed; the trainer is tested with {TESTED_TRL} alone")
+        self.objective, self.plan, self.recorder = objective, plan, recorder
+        self.grade, self.sample_batch = grade, sample_batch
+        self._scored = _Scored()
+        self._rewards: Tensor | None = None
+        kwargs["reward_funcs"] = kwargs["reward_funcs"] or self.score
+        super().__init__(*args, **kwargs)
+
+    # --- rollouts -----------------------------------------------------------------------------------------------------
+
+    @property
+    def _batch_index(self) -> int:
+        return self.state.global_step // self.plan.updates_per_batch
+
+    def _local_rows(self, count: int) -> range:
+        """Places of this process's rollouts in the rollout batch."""
+        return range(self.accelerator.process_index * count, (self.accelerator.process_index + 1) * count)
+
+    def _tokenize_prompts(self, prompts: list[str]) -> tuple[list[list[int]], None, dict[str, Any]]:
+        return encode(self.processing_class, prompts, self.plan.prompt_family), None, {}
+
+    def _generate_single_turn(
+        self, prompt_ids: list[list[int]], images: Any, multimodal_fields: Any, num_generations: int, *rest: Any, **more: Any
+    ) -> tuple[list[list[int]], Any]:
+        if self.use_vllm:
+            return super()._generate_single_turn(prompt_ids, images, multimodal_fields, num_generations, *rest, **more)
+        seeds = [
+            stream_seed("rollout", self.args.seed, self._batch_index, *divmod(row, self.plan.group_size))
+            for row in self._local_rows(len(prompt_ids))
+        ]
+        with unwrap_model_for_generation(
+            self.model_wrapped, self.accelerator, gather_deepspeed3_params=self.args.ds3_gather_for_generation
+        ) as model:
+            drawn = sample(model, self.processing_class, prompt_ids, seeds, self.plan.options, self.sample_batch)
+        return [completion.token_ids for completion in drawn], None
+
+    def score(
+        self,
+        prompts: list[str],
+        completions: list[str],
+        completion_ids: list[list[int]],
+        answer: list[str],
+        problem_id: list[str],
+        **_: Any,
+    ) -> list[float]:
+        """The reward function given to TRL where the study names a grader: 1 for a correct answer, else 0."""
+        ends = set(self.eos_token_ids)
+        truncated = [not ids or ids[-1] not in ends for ids in completion_ids]
+        assert self.grade is not None
+        verdicts = [self.grade(text, gold, cut) for text, gold, cut in zip(completions, answer, truncated, strict=True)]
+        self._scored.statuses = [verdict.status for verdict in verdicts]
+        return [1.0 if verdict.status == "correct" else 0.0 for verdict in verdicts]
+
+    def _calculate_rewards(self, inputs: Any, prompts: Any, completions: Any, completion_ids_list: Any) -> Tensor:
+        ends = set(self.eos_token_ids)
+        self._scored = _Scored(
+            completions=list(completions),
+            problem_ids=[row["problem_id"] for row in inputs],
+            statuses=[None] * len(completions),
+            truncated=[not ids or ids[-1] not in ends for ids in completion_ids_list],
+            tokens=[len(ids) for ids in completion_ids_list],
+        )
+        rewards = super()._calculate_rewards(inputs, prompts, completions, completion_ids_list)
+        if not torch.isfinite(rewards).all():
+            bad = int((~torch.isfinite(rewards)).any(1).nonzero()[0])
+            raise TrainingError(f"training.reward: rollout {bad} of batch {self._batch_index} has reward {rewards[bad].tolist()}")
+        self._rewards = (rewards * self.reward_weights.to(rewards.device)).sum(1)
+        return rewards
+
+    def _generate_and_score_completions(self, inputs: list[dict[str, Any]]) -> dict[str, Any]:
+        output = super()._generate_and_score_completions(inputs)
+        assert self._rewards is not None
+        rewards = self._rewards.view(-1, self.plan.group_size)
+        success = rewards >= self.plan.success_threshold
+        correct = success.sum(1, keepdim=True).to(rewards.dtype)
+        advantage = self.objective.advantage(rewards, correct).reshape(-1)
+        local = self._local_rows(len(inputs))
+        place = torch.arange(len(advantage), device=advantage.device)
+        rows = slice(local.start, local.stop)
+        output["advantages"] = advantage[rows]
+        output["group_correct"] = correct.expand_as(rewards).reshape(-1)[rows]
+        output["reward"] = rewards.reshape(-1)[rows]
+        output["prompt_position"] = (place // self.plan.group_size)[rows].float()
+        output["rollout"] = (place % self.plan.group_size)[rows].float()
+        output["truncated"] = torch.tensor(self._scored.truncated, device=advantage.device).float()
+        output["completion_tokens"] = torch.tensor(self._scored.tokens, device=advantage.device).float()
+        self._record_rollouts(rewards, success, correct, advantage)
+        return output
+
+    def _record_rollouts(self, rewards: Tensor, success: Tensor, correct: Tensor, advantage: Tensor) -> None:
+        scored = self._scored
+        texts = gather_object(
+            list(zip(scored.completions, scored.problem_ids, scored.statuses, scored.truncated, scored.tokens, strict=True))
+        )
+        values = zip(
+            texts,
+            rewards.reshape(-1).tolist(),
+            success.reshape(-1).tolist(),
+            correct.expand_as(rewards).reshape(-1).tolist(),
+            advantage.tolist(),
+            strict=True,
+        )
+        self.recorder.add_rollouts(
+            [
+                {
+                    "batch": self._batch_index, "prompt_position": place // self.plan.group_size,
+                    "rollout": place % self.plan.group_size, "problem_id": problem_id,
+                    "group_size": self.plan.group_size, "group_correct": int(right), "reward": reward, "success": good,
+                    "status": status, "advantage": a, "completion_tokens": tokens, "truncated": cut,
+                    "completion": text,
+                }
+                for place, ((text, problem_id, status, cut, tokens), reward, good, right, a) in enumerate(values)
+            ]
+        )  # fmt: skip
+
+    def _prepare_inputs(self, generation_batch: Any) -> dict[str, Any]:
+        if not self.model.training:
+            return super()._prepare_inputs(generation_batch)
+        per_batch = self.args.steps_per_generation
+        if self._step % (per_batch * self.num_iterations) == 0 or self._buffered_inputs is None:
+            rollouts = self._into_minibatches(self._generate_and_score_completions(generation_batch))
+            self._buffered_inputs = split_tensor_dict(rollouts, per_batch)
+        return self._buffered_inputs[self._step % per_batch]
+
+    def _into_minibatches(self, rollouts: dict[str, Any]) -> dict[str, Any]:
+        """One permutation of the whole rollout batch, of which each process takes its slice of every minibatch."""
+        whole = {name: self._gathered(name, value) for name, value in rollouts.items()}
+        count = len(whole["advantages"])
+        random = np.random.Generator(np.random.Philox(key=stream_seed("permutation", self.args.seed, self._batch_index)))
+        order = torch.from_numpy(random.permutation(count)).view(self.plan.minibatches, -1)
+        tokens = whole["completion_mask"].sum(1).cpu()[order].sum(1, keepdim=True).expand_as(order)
+        share = order.shape[1] // self.accelerator.num_processes
+        start = self.accelerator.process_index * share
+        mine = order[:, start : start + share].reshape(-1).to(whole["advantages"].device)
+        taken = {k: v[mine] if torch.is_tensor(v) and v.dim() > 0 else v for k, v in whole.items()}
+        taken["step_tokens"] = tokens[:, start : start + share].reshape(-1).to(mine.device).float()
+        return taken
+
+    def _gathered(self, name: str, value: Any) -> Any:
+        if self.accelerator.num_processes == 1 or not torch.is_tensor(value) or value.dim() == 0:
+            return value
+        pad = self.processing_class.pad_token_id if name.endswith("_ids") else 0
+        if value.dim() > 1:
+            value = self.accelerator.pad_across_processes(value, dim=1, pad_index=pad, pad_first=name.startswith("prompt"))
+        return self.accelerator.gather(value)
+
+    # --- the loss -----------------------------------------------------------------------------------------------------
+
+    def _compute_loss(self, model: Any, inputs: dict[str, Any]) -> Tensor:
+        mask = inputs["completion_mask"]
+        log_prob, entropy, _ = self._get_per_token_logps_and_entropies(
+            model,
+            torch.cat([inputs["prompt_ids"], inputs["completion_ids"]], dim=1),
+            torch.cat([inputs["prompt_mask"], mask], dim=1),
+            inputs["completion_ids"].size(1),
+            compute_entropy=True,
+        )
+        old_log_prob = inputs.get("old_per_token_logps")
+        old_log_prob = log_prob.detach() if old_log_prob is None else old_log_prob
+        token_log_ratio = log_prob - old_log_prob
+        advantage = inputs["advantages"].unsqueeze(1)
+        importance = torch.exp(self.objective.log_ratio(token_log_ratio, mask))
+        bounds = None
+        if self.objective.bounds is not None:
+            group = Group(advantage, inputs["group_correct"].unsqueeze(1), self.plan.group_size, old_log_prob)
+            bounds = self.objective.bounds(group)
+        loss = self.objective.surrogate(importance, advantage, log_prob, bounds)
+        if self.use_vllm and self.vllm_importance_sampling_correction:
+            loss = loss * inputs["importance_sampling_ratio"]
+        if self.objective.beta:
+            difference = inputs["ref_per_token_logps"] - log_prob
+            kl = torch.exp(difference) - difference - 1
+            loss = loss + self.objective.beta * (kl * importance if self.objective.kl == "k3_importance" else kl)
+        step = aggregation.Step(
+            batch_tokens=inputs["num_items_in_batch"].float(),
+            step_tokens=inputs["step_tokens"][0],
+            minibatches=self.plan.minibatches,
+            minibatch_rollouts=self.plan.prompts * self.plan.group_size // self.plan.minibatches,
+            max_completion=self.plan.options.max_completion,
+        )
+        self._record(inputs, mask, token_log_ratio.detach(), importance.detach(), bounds, entropy, old_log_prob)
+        # accelerate averages gradients over processes; the shares must add up instead
+        return self.objective.aggregate(loss, mask, step) * self.accelerator.num_processes
+
+    def _record(
+        self,
+        inputs: dict[str, Any],
+        mask: Tensor,
+        token_log_ratio: Tensor,
+        importance: Tensor,
+        bounds: Bounds | None,
+        entropy: Tensor,
+        old_log_prob: Tensor,
+    ) -> None:
+        positive = inputs["advantages"] > 0
+        negative = inputs["advantages"] < 0
+        nothing = torch.zeros_like(inputs["advantages"])
+        outside, upper, lower = nothing, nothing + torch.nan, nothing + torch.nan
+        if bounds is not None:
+            outside = (((importance < bounds.lower) | (importance > bounds.upper)) * mask).sum(1)
+            upper = bounds.upper[:, 0] if bounds.upper.shape[1] == 1 else upper
+            lower = bounds.lower[:, 0] if bounds.lower.shape[1] == 1 else lower
+        per_rollout = {
+            name: inputs[name]
+            for name in ("prompt_position", "rollout", "group_correct", "reward", "completion_tokens", "truncated")
+        }
+        self.recorder.add(
+            per_rollout
+            | {
+                "advantage": inputs["advantages"],
+                "mean_log_ratio": ratio.sequence(token_log_ratio, mask)[:, 0],
+                "sum_abs_ratio_deviation": ((torch.exp(token_log_ratio) - 1).abs() * mask).sum(1),
+                "sum_entropy": (entropy.detach() * mask).sum(1),
+                "clipped_upper_tokens": outside * positive,
+                "clipped_lower_tokens": outside * negative,
+                "upper_bound": upper,
+                "lower_bound": lower,
+            },
+            token_log_ratio,
+            old_log_prob,
+            mask,
+        )
+
+    def training_step(self, *args: Any, **kwargs: Any) -> Tensor:
+        """TRL's step, and the records of each finished optimizer step."""
+        loss = super().training_step(*args, **kwargs)
+        if not torch.isfinite(loss):
+            raise TrainingError(f"the loss is {loss.item()} at step {self.state.global_step + 1}")
+        if self._step % self.args.gradient_accumulation_steps == 0:
+            several = self.accelerator.num_processes > 1
+            shares = self.recorder.end_step(self.state.global_step + 1, _gather_records if several else None)
+            for name, value in shares.items():
+                self._metrics["train"][name].append(value)
+        return loss
+
+    def _save_checkpoint(self, model: Any, trial: Any) -> None:
+        # past TRL's own method: a resumable state needs no model card
+        super(GRPOTrainer, self)._save_checkpoint(model, trial)
+
+
+def _gather_records(columns: np.ndarray, tokens: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    parts = gather_object([(columns, tokens)])
+    width = max(part.shape[2] for _, part in parts)
+    wide = [np.pad(part, ((0, 0), (0, 0), (0, width - part.shape[2]))) for _, part in parts]
+    return np.concatenate([c for c, _ in parts]), np.concatenate(wide, axis=1)
