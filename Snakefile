@@ -1,21 +1,31 @@
 """Armslength: does changing this part of an RLVR objective really help, or is it the noise of training again?
 
-    snakemake --cores all                                        the default study, config.yaml
-    snakemake --cores all --configfile studies/NAME.yaml         another study (it replaces config.yaml)
-    snakemake --profile slurm                                    on a Slurm cluster
+snakemake --cores all                                        the default study, config.yaml
+snakemake --cores all --configfile studies/NAME.yaml         another study (it replaces config.yaml)
+snakemake --profile slurm                                    on a Slurm cluster
 """
 
 import os
 import shlex
+import sys
+
+from snakemake.settings.types import DeploymentMethod
 
 if not workflow.overwrite_configfiles:
 
     configfile: f"{workflow.basedir}/config.yaml"
 
 
-PYTHON_PATH = os.pathsep.join(filter(None, [str(workflow.basedir), os.environ.get("PYTHONPATH")]))
-# the prefix is itself formatted, hence the doubled braces
-shell.prefix(f"export PYTHONPATH={shlex.quote(PYTHON_PATH)}; ".replace("{", "{{").replace("}", "}}"))
+def shell_prefix():
+    """Jobs import the package from here, and run in the Python that runs Snakemake unless conda brings one of its own."""
+    exports = {"PYTHONPATH": str(workflow.basedir)}
+    if DeploymentMethod.CONDA not in workflow.deployment_settings.deployment_method:
+        exports["PATH"] = os.path.dirname(sys.executable)
+    text = "".join(f"export {name}={shlex.quote(value)}${{{name}:+:${name}}}; " for name, value in exports.items())
+    return text.replace("{", "{{").replace("}", "}}")  # the prefix is itself formatted
+
+
+shell.prefix(shell_prefix())
 
 
 include: "rules/common.smk"

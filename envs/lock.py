@@ -42,7 +42,17 @@ def resolve(inputs: list[Path], keep: dict[str, str]) -> dict[str, str]:
     with tempfile.NamedTemporaryFile("w", suffix=".txt") as constraints:
         constraints.write("".join(f"{name}=={version}\n" for name, version in keep.items()))
         constraints.flush()
-        command = [sys.executable, "-m", "pip", "install", "--quiet", "--dry-run", "--ignore-installed", "--report", "-"]
+        command = [
+            sys.executable,
+            "-m",
+            "pip",
+            "install",
+            "--quiet",
+            "--dry-run",
+            "--ignore-installed",
+            "--report",
+            "-",
+        ]
         for path in inputs:
             command += ["--requirement", str(path)]
         environment = {**os.environ, "PIP_CONSTRAINT": constraints.name} if keep else dict(os.environ)

@@ -4,6 +4,9 @@
 
 ANALYSIS = of.analysis(STUDY)
 RECORDED = of.records(STUDY, REWARD)
+POLICIES = sorted(
+    {f"objectives.bounds:{axes['bounds']}" for axes in RECORDED["objectives"].values() if "bounds" in axes}
+)
 
 
 rule list_runs:
@@ -12,14 +15,14 @@ rule list_runs:
         records=run_files("checkpoints.parquet"),
     output:
         runs="results/{study}/tables/runs.parquet",
+    log:
+        "results/{study}/logs/list_runs.log",
+    conda:
+        "../envs/analyse.yaml"
+    threads: 1
     params:
         settings=constant(RECORDED),
         code=code("list_runs"),
-    log:
-        "results/{study}/logs/list_runs.log",
-    threads: 1
-    conda:
-        "../envs/analyse.yaml"
     shell:
         "python -m workflow_scripts.stages.list_runs"
         " --settings {params.settings:q}"
@@ -35,14 +38,14 @@ rule estimate_scores:
         counts="results/{study}/tables/counts.parquet",
     output:
         scores="results/{study}/tables/scores.parquet",
+    log:
+        "results/{study}/logs/estimate_scores.log",
+    conda:
+        "../envs/analyse.yaml"
+    threads: 1
     params:
         settings=constant(ANALYSIS),
         code=code("estimate_scores"),
-    log:
-        "results/{study}/logs/estimate_scores.log",
-    threads: 1
-    conda:
-        "../envs/analyse.yaml"
     shell:
         "python -m workflow_scripts.stages.estimate_scores"
         " --settings {params.settings:q}"
@@ -59,14 +62,14 @@ rule measure_noise_floors:
         counts="results/{study}/tables/counts.parquet",
     output:
         noise_floors="results/{study}/tables/noise_floors.parquet",
+    log:
+        "results/{study}/logs/measure_noise_floors.log",
+    conda:
+        "../envs/analyse.yaml"
+    threads: 1
     params:
         settings=constant(ANALYSIS),
         code=code("measure_noise_floors"),
-    log:
-        "results/{study}/logs/measure_noise_floors.log",
-    threads: 1
-    conda:
-        "../envs/analyse.yaml"
     shell:
         "python -m workflow_scripts.stages.measure_noise_floors"
         " --settings {params.settings:q}"
@@ -83,14 +86,14 @@ rule estimate_effects:
         counts="results/{study}/tables/counts.parquet",
     output:
         effects="results/{study}/tables/effects.parquet",
+    log:
+        "results/{study}/logs/estimate_effects.log",
+    conda:
+        "../envs/analyse.yaml"
+    threads: 1
     params:
         settings=constant(ANALYSIS),
         code=code("estimate_effects"),
-    log:
-        "results/{study}/logs/estimate_effects.log",
-    threads: 1
-    conda:
-        "../envs/analyse.yaml"
     shell:
         "python -m workflow_scripts.stages.estimate_effects"
         " --settings {params.settings:q}"
@@ -108,14 +111,14 @@ rule estimate_power:
         runs="results/{study}/tables/runs.parquet",
     output:
         power="results/{study}/tables/power.parquet",
+    log:
+        "results/{study}/logs/estimate_power.log",
+    conda:
+        "../envs/analyse.yaml"
+    threads: 1
     params:
         settings=constant(ANALYSIS),
         code=code("estimate_power"),
-    log:
-        "results/{study}/logs/estimate_power.log",
-    threads: 1
-    conda:
-        "../envs/analyse.yaml"
     shell:
         "python -m workflow_scripts.stages.estimate_power"
         " --settings {params.settings:q}"
@@ -133,14 +136,14 @@ rule summarise_difficulty:
         holdout=expand("results/{{study}}/holdouts/{benchmark}.parquet", benchmark=STUDY.reported),
     output:
         difficulty="results/{study}/tables/difficulty.parquet",
+    log:
+        "results/{study}/logs/summarise_difficulty.log",
+    conda:
+        "../envs/analyse.yaml"
+    threads: 1
     params:
         settings=constant(ANALYSIS),
         code=code("summarise_difficulty"),
-    log:
-        "results/{study}/logs/summarise_difficulty.log",
-    threads: 1
-    conda:
-        "../envs/analyse.yaml"
     shell:
         "python -m workflow_scripts.stages.summarise_difficulty"
         " --settings {params.settings:q}"
@@ -157,14 +160,14 @@ rule summarise_coverage:
         counts="results/{study}/tables/counts.parquet",
     output:
         coverage="results/{study}/tables/coverage.parquet",
+    log:
+        "results/{study}/logs/summarise_coverage.log",
+    conda:
+        "../envs/analyse.yaml"
+    threads: 1
     params:
         settings=constant(ANALYSIS),
         code=code("summarise_coverage"),
-    log:
-        "results/{study}/logs/summarise_coverage.log",
-    threads: 1
-    conda:
-        "../envs/analyse.yaml"
     shell:
         "python -m workflow_scripts.stages.summarise_coverage"
         " --settings {params.settings:q}"
@@ -181,14 +184,14 @@ rule summarise_dynamics:
         records=run_files("rollout_updates.parquet"),
     output:
         dynamics="results/{study}/tables/dynamics.parquet",
+    log:
+        "results/{study}/logs/summarise_dynamics.log",
+    conda:
+        "../envs/analyse.yaml"
+    threads: 1
     params:
         settings=constant(RECORDED),
         code=code("summarise_dynamics"),
-    log:
-        "results/{study}/logs/summarise_dynamics.log",
-    threads: 1
-    conda:
-        "../envs/analyse.yaml"
     shell:
         "python -m workflow_scripts.stages.summarise_dynamics"
         " --settings {params.settings:q}"
@@ -201,17 +204,19 @@ rule summarise_dynamics:
 rule check_reachability:
     """Could the clip bind, did it, and could the arms differ by it at all?"""
     input:
-        records=run_files("rollout_updates.parquet") + run_files("tail_tokens.parquet") + run_files("checkpoints.parquet"),
+        records=run_files("rollout_updates.parquet")
+        + run_files("tail_tokens.parquet")
+        + run_files("checkpoints.parquet"),
     output:
         reachability="results/{study}/tables/reachability.parquet",
-    params:
-        settings=constant(RECORDED),
-        code=code("check_reachability"),
     log:
         "results/{study}/logs/check_reachability.log",
-    threads: 1
     conda:
         "../envs/analyse.yaml"
+    threads: 1
+    params:
+        settings=constant(RECORDED),
+        code=code("check_reachability", *POLICIES),
     shell:
         "python -m workflow_scripts.stages.check_reachability"
         " --settings {params.settings:q}"

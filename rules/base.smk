@@ -13,14 +13,14 @@ rule prepare_base:
     """Warm-start, download or convert the base model, once, as safetensors."""
     output:
         manifest="results/{study}/base/manifest.parquet",
+    log:
+        "results/{study}/logs/prepare_base.log",
+    conda:
+        "../envs/train.yaml"
+    threads: 1
     params:
         settings=constant(of.prepare_base(STUDY)),
         code=code("prepare_base"),
-    log:
-        "results/{study}/logs/prepare_base.log",
-    threads: 1
-    conda:
-        "../envs/train.yaml"
     shell:
         "python -m workflow_scripts.stages.prepare_base"
         " --settings {params.settings:q}"
@@ -38,18 +38,18 @@ rule sample_base:
         holdout="results/{study}/holdouts/{benchmark}.parquet",
     output:
         completions=kept("results/{study}/base/repeat-{repeat}/{benchmark}/completions.parquet"),
-    params:
-        settings=sample_base_settings,
-        code=code("sample_base"),
     log:
         "results/{study}/logs/sample_base/{repeat}-{benchmark}.log",
     benchmark:
         "results/{study}/benchmarks/sample_base/{repeat}-{benchmark}.tsv"
+    conda:
+        "../envs/evaluate.yaml"
     threads: STUDY.compute.threads
     resources:
         gpu=GPUS,
-    conda:
-        "../envs/evaluate.yaml"
+    params:
+        settings=sample_base_settings,
+        code=code("sample_base"),
     shell:
         "python -m workflow_scripts.stages.sample_base"
         " --settings {params.settings:q}"
@@ -68,14 +68,14 @@ rule grade_base:
         holdout="results/{study}/holdouts/{benchmark}.parquet",
     output:
         samples="results/{study}/base/repeat-{repeat}/{benchmark}/samples.parquet",
+    log:
+        "results/{study}/logs/grade_base/{repeat}-{benchmark}.log",
+    conda:
+        "../envs/evaluate.yaml"
+    threads: 1
     params:
         settings=grader_settings,
         code=grade_code,
-    log:
-        "results/{study}/logs/grade_base/{repeat}-{benchmark}.log",
-    threads: 1
-    conda:
-        "../envs/evaluate.yaml"
     shell:
         "python -m workflow_scripts.stages.grade"
         " --settings {params.settings:q}"

@@ -12,14 +12,14 @@ rule fetch_train_set:
     """Fetch or generate the candidate problems for training."""
     output:
         problems="results/{study}/data/candidates.parquet",
+    log:
+        "results/{study}/logs/fetch_train_set.log",
+    conda:
+        "../envs/data.yaml"
+    threads: 1
     params:
         settings=train_set_settings,
         code=train_set_code,
-    log:
-        "results/{study}/logs/fetch_train_set.log",
-    threads: 1
-    conda:
-        "../envs/data.yaml"
     shell:
         "python -m workflow_scripts.stages.fetch_train_set"
         " --settings {params.settings:q}"
@@ -34,14 +34,14 @@ rule fetch_benchmark:
     """Fetch or generate one benchmark, whole."""
     output:
         problems="results/{study}/holdouts/{benchmark}.parquet",
+    log:
+        "results/{study}/logs/fetch_benchmark/{benchmark}.log",
+    conda:
+        "../envs/data.yaml"
+    threads: 1
     params:
         settings=benchmark_settings,
         code=benchmark_code,
-    log:
-        "results/{study}/logs/fetch_benchmark/{benchmark}.log",
-    threads: 1
-    conda:
-        "../envs/data.yaml"
     shell:
         "python -m workflow_scripts.stages.fetch_benchmark"
         " --settings {params.settings:q}"
@@ -58,14 +58,14 @@ rule audit_gold:
         problems="results/{study}/holdouts/{benchmark}.parquet",
     output:
         audit="results/{study}/gold_audit/{benchmark}.parquet",
+    log:
+        "results/{study}/logs/audit_gold/{benchmark}.log",
+    conda:
+        "../envs/data.yaml"
+    threads: 1
     params:
         settings=grader_settings,
         code=audit_code,
-    log:
-        "results/{study}/logs/audit_gold/{benchmark}.log",
-    threads: 1
-    conda:
-        "../envs/data.yaml"
     shell:
         "python -m workflow_scripts.stages.audit_gold"
         " --settings {params.settings:q}"
@@ -82,14 +82,14 @@ rule audit_train_set:
         problems="results/{study}/data/candidates.parquet",
     output:
         audit="results/{study}/data/gold_audit.parquet",
+    log:
+        "results/{study}/logs/audit_train_set.log",
+    conda:
+        "../envs/data.yaml"
+    threads: 1
     params:
         settings=constant(of.audit_train_set(STUDY, REWARD)),
         code=code("audit_gold", cut=("grading",)),
-    log:
-        "results/{study}/logs/audit_train_set.log",
-    threads: 1
-    conda:
-        "../envs/data.yaml"
     shell:
         "python -m workflow_scripts.stages.audit_gold"
         " --settings {params.settings:q}"
@@ -107,14 +107,14 @@ rule check_contamination:
         holdout="results/{study}/holdouts/{benchmark}.parquet",
     output:
         contamination="results/{study}/contamination/{benchmark}.parquet",
+    log:
+        "results/{study}/logs/check_contamination/{benchmark}.log",
+    conda:
+        "../envs/data.yaml"
+    threads: 1
     params:
         settings=contamination_settings,
         code=code("check_contamination"),
-    log:
-        "results/{study}/logs/check_contamination/{benchmark}.log",
-    threads: 1
-    conda:
-        "../envs/data.yaml"
     shell:
         "python -m workflow_scripts.stages.check_contamination"
         " --settings {params.settings:q}"
@@ -135,14 +135,14 @@ rule select_train:
         ),
     output:
         train="results/{study}/data/train.parquet",
+    log:
+        "results/{study}/logs/select_train.log",
+    conda:
+        "../envs/data.yaml"
+    threads: 1
     params:
         settings=constant({"remove_template_twins": STUDY.data.remove_template_twins}),
         code=code("select_train"),
-    log:
-        "results/{study}/logs/select_train.log",
-    threads: 1
-    conda:
-        "../envs/data.yaml"
     shell:
         "python -m workflow_scripts.stages.select_train"
         " --settings {params.settings:q}"

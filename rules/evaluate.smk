@@ -11,18 +11,18 @@ rule sample_checkpoints:
         holdout="results/{study}/holdouts/{benchmark}.parquet",
     output:
         completions=kept("results/{study}/evals/{arm}/seed-{seed}/{benchmark}/completions.parquet"),
-    params:
-        settings=sample_checkpoints_settings,
-        code=code("sample_checkpoints"),
     log:
         "results/{study}/logs/sample_checkpoints/{arm}-{seed}-{benchmark}.log",
     benchmark:
         "results/{study}/benchmarks/sample_checkpoints/{arm}-{seed}-{benchmark}.tsv"
+    conda:
+        "../envs/evaluate.yaml"
     threads: STUDY.compute.threads
     resources:
         gpu=GPUS,
-    conda:
-        "../envs/evaluate.yaml"
+    params:
+        settings=sample_checkpoints_settings,
+        code=code("sample_checkpoints"),
     shell:
         "python -m workflow_scripts.stages.sample_checkpoints"
         " --settings {params.settings:q}"
@@ -41,14 +41,14 @@ rule grade:
         holdout="results/{study}/holdouts/{benchmark}.parquet",
     output:
         samples="results/{study}/evals/{arm}/seed-{seed}/{benchmark}/samples.parquet",
+    log:
+        "results/{study}/logs/grade/{arm}-{seed}-{benchmark}.log",
+    conda:
+        "../envs/evaluate.yaml"
+    threads: 1
     params:
         settings=grader_settings,
         code=grade_code,
-    log:
-        "results/{study}/logs/grade/{arm}-{seed}-{benchmark}.log",
-    threads: 1
-    conda:
-        "../envs/evaluate.yaml"
     shell:
         "python -m workflow_scripts.stages.grade"
         " --settings {params.settings:q}"
@@ -68,14 +68,14 @@ rule count:
         contamination=expand("results/{{study}}/contamination/{benchmark}.parquet", benchmark=SAMPLED),
     output:
         counts="results/{study}/tables/counts.parquet",
+    log:
+        "results/{study}/logs/count.log",
+    conda:
+        "../envs/analyse.yaml"
+    threads: 1
     params:
         settings=constant(of.count(STUDY)),
         code=code("count"),
-    log:
-        "results/{study}/logs/count.log",
-    threads: 1
-    conda:
-        "../envs/analyse.yaml"
     shell:
         "python -m workflow_scripts.stages.count"
         " --settings {params.settings:q}"

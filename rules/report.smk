@@ -31,14 +31,14 @@ rule plot_effects:
             labels={"figure": "Effects"},
         ),
         svg="results/{study}/figures/effects.svg",
+    log:
+        "results/{study}/logs/plot_effects.log",
+    conda:
+        "../envs/report.yaml"
+    threads: 1
     params:
         settings=constant(DRAWN),
         code=code("plot_effects"),
-    log:
-        "results/{study}/logs/plot_effects.log",
-    threads: 1
-    conda:
-        "../envs/report.yaml"
     shell:
         "python -m workflow_scripts.stages.plot_effects"
         " --settings {params.settings:q}"
@@ -61,14 +61,14 @@ rule plot_learning_curves:
             labels={"figure": "Learning curves"},
         ),
         svg="results/{study}/figures/learning_curves.svg",
+    log:
+        "results/{study}/logs/plot_learning_curves.log",
+    conda:
+        "../envs/report.yaml"
+    threads: 1
     params:
         settings=constant(DRAWN),
         code=code("plot_learning_curves"),
-    log:
-        "results/{study}/logs/plot_learning_curves.log",
-    threads: 1
-    conda:
-        "../envs/report.yaml"
     shell:
         "python -m workflow_scripts.stages.plot_learning_curves"
         " --settings {params.settings:q}"
@@ -91,14 +91,14 @@ rule plot_clip_fraction:
             labels={"figure": "Clip fraction"},
         ),
         svg="results/{study}/figures/clip_fraction.svg",
+    log:
+        "results/{study}/logs/plot_clip_fraction.log",
+    conda:
+        "../envs/report.yaml"
+    threads: 1
     params:
         settings=constant(DRAWN),
         code=code("plot_clip_fraction"),
-    log:
-        "results/{study}/logs/plot_clip_fraction.log",
-    threads: 1
-    conda:
-        "../envs/report.yaml"
     shell:
         "python -m workflow_scripts.stages.plot_clip_fraction"
         " --settings {params.settings:q}"
@@ -121,14 +121,14 @@ rule plot_noise_floors:
             labels={"figure": "Noise floors"},
         ),
         svg="results/{study}/figures/noise_floors.svg",
+    log:
+        "results/{study}/logs/plot_noise_floors.log",
+    conda:
+        "../envs/report.yaml"
+    threads: 1
     params:
         settings=constant(DRAWN),
         code=code("plot_noise_floors"),
-    log:
-        "results/{study}/logs/plot_noise_floors.log",
-    threads: 1
-    conda:
-        "../envs/report.yaml"
     shell:
         "python -m workflow_scripts.stages.plot_noise_floors"
         " --settings {params.settings:q}"
@@ -149,14 +149,14 @@ rule report:
         train_audit="results/{study}/data/gold_audit.parquet",
     output:
         report=report("results/{study}/report.html", caption="captions/report.rst", category="Report"),
+    log:
+        "results/{study}/logs/report.log",
+    conda:
+        "../envs/report.yaml"
+    threads: 1
     params:
         settings=constant(of.report(STUDY)),
         code=code("report"),
-    log:
-        "results/{study}/logs/report.log",
-    threads: 1
-    conda:
-        "../envs/report.yaml"
     shell:
         "python -m workflow_scripts.stages.report"
         " --settings {params.settings:q}"

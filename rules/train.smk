@@ -18,20 +18,20 @@ rule train:
         branch=train_branch,
     output:
         **RECORDS,
-    params:
-        settings=train_settings,
-        code=train_code,
     log:
         "results/{study}/logs/train/{arm}-{seed}.log",
     benchmark:
         "results/{study}/benchmarks/train/{arm}-{seed}.tsv"
-    threads: STUDY.compute.threads
-    resources:
-        gpu=GPUS,
     wildcard_constraints:
         arm=not_one_of(BRANCH_STATES),
     conda:
         "../envs/train.yaml"
+    threads: STUDY.compute.threads
+    resources:
+        gpu=GPUS,
+    params:
+        settings=train_settings,
+        code=train_code,
     shell:
         "python -m workflow_scripts.stages.train"
         " --settings {params.settings:q}"
@@ -62,20 +62,20 @@ for PARENT, STEPS in BRANCH_STATES.items():
         output:
             **RECORDS,
             branch_states=[f"{RUN}/branch_states/step-{step}.tar" for step in STEPS],
-        params:
-            settings=train_settings,
-            code=train_code,
         log:
             "results/{study}/logs/train/{arm}-{seed}.log",
         benchmark:
             "results/{study}/benchmarks/train/{arm}-{seed}.tsv"
-        threads: STUDY.compute.threads
-        resources:
-            gpu=GPUS,
         wildcard_constraints:
             arm=PARENT,
         conda:
             "../envs/train.yaml"
+        threads: STUDY.compute.threads
+        resources:
+            gpu=GPUS,
+        params:
+            settings=train_settings,
+            code=train_code,
         shell:
             "python -m workflow_scripts.stages.train"
             " --settings {params.settings:q}"

@@ -16,7 +16,9 @@ COMMANDS = {
 
 def usage() -> str:
     """One line per command."""
-    return "usage: armslength COMMAND [--help]\n\n" + "\n".join(f"  {name:<10}{text}" for name, text in COMMANDS.items())
+    return "usage: armslength COMMAND [--help]\n\n" + "\n".join(
+        f"  {name:<10}{text}" for name, text in COMMANDS.items()
+    )
 
 
 def main() -> int:

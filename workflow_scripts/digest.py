@@ -1,10 +1,10 @@
 """Digest of the code a stage runs.
 
 What counts: every symbol of this package that can be reached from the stage module, across modules, as its syntax tree
-without comments, docstrings and formatting; data files that such code names beside itself; the versions of the libraries
-in the stage's ``LIBRARIES``. What a stage looks up by name at run time (the clip policy of an arm, a grader) is handed in
-as *roots*, so that a change to one clip policy touches only the arms that use it. What is *cut* does not count although
-it is reached: the grader under training, for which a version number stands.
+without comments, docstrings and formatting; data files that such code names beside itself; the versions of the
+libraries in the stage's ``LIBRARIES``. What a stage looks up by name at run time (the clip policy of an arm, a grader)
+is handed in as *roots*, so that a change to one clip policy touches only the arms that use it. What is *cut* does not
+count although it is reached: the grader under training, for which a version number stands.
 """
 
 import ast
@@ -69,26 +69,29 @@ def _module(name: str) -> _Module:
         if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
             module.symbols.setdefault(node.name, []).append(node)
         elif isinstance(node, (ast.Assign, ast.AnnAssign, ast.AugAssign)):
-            for target in ast.walk(node):
-                if isinstance(target, ast.Name) and isinstance(target.ctx, ast.Store):
-                    module.symbols.setdefault(target.id, []).append(node)
+            names = (n.id for n in ast.walk(node) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store))
+            for bound in names:
+                module.symbols.setdefault(bound, []).append(node)
         elif not isinstance(node, (ast.Import, ast.ImportFrom)) and not _is_text(node):
             module.effects.append(node)
     package = name if _file(name).name == "__init__.py" else name.rpartition(".")[0]
-    for node in ast.walk(tree):  # imports inside functions count too
-        if isinstance(node, ast.Import):
-            for alias in node.names:
+    imports = [n for n in ast.walk(tree) if isinstance(n, (ast.Import, ast.ImportFrom))]  # inside functions too
+    for statement in imports:
+        if isinstance(statement, ast.Import):
+            for alias in statement.names:
                 if _is_module(alias.name):
                     module.aliases[alias.asname or PACKAGE] = (alias.name if alias.asname else PACKAGE, None)
-        elif isinstance(node, ast.ImportFrom):
-            base = node.module or ""
-            if node.level:
+        elif isinstance(statement, ast.ImportFrom):
+            base = statement.module or ""
+            if statement.level:
                 parents = package.split(".")
-                base = ".".join(parents[: len(parents) - node.level + 1] + ([base] if base else []))
+                base = ".".join(parents[: len(parents) - statement.level + 1] + ([base] if base else []))
             if base.split(".")[0] == PACKAGE:
-                for alias in node.names:
+                for alias in statement.names:
                     full = f"{base}.{alias.name}"
-                    module.aliases[alias.asname or alias.name] = (full, None) if _is_module(full) else (base, alias.name)
+                    module.aliases[alias.asname or alias.name] = (
+                        (full, None) if _is_module(full) else (base, alias.name)
+                    )
     return module
 
 
@@ -119,7 +122,8 @@ class _Reach:
             return
         found = _module(module)
         if symbol is not None and symbol not in found.symbols and symbol in found.aliases:  # a re-export
-            return self.visit(*found.aliases[symbol])
+            self.visit(*found.aliases[symbol])
+            return
         self.seen.add((module, symbol))
         for top in _nodes(module, symbol):
             through_module: set[int] = set()
@@ -189,8 +193,8 @@ def reached(stage: str, roots: tuple[str, ...] = (), cut: tuple[str, ...] = ()) 
 def digest(stage: str, roots: tuple[str, ...] = (), cut: tuple[str, ...] = ()) -> str:
     """Sixteen hex digits for what the stage runs.
 
-    stage: name of a module in stages. roots: further "module" or "module:symbol" of the package that it looks up by name.
-    cut: modules of the package that do not count.
+    stage: name of a module in stages. roots: further "module" or "module:symbol" of the package that it looks up by
+    name. cut: modules of the package that do not count.
     """
     sha = hashlib.sha256()
     for module, symbol in reached(stage, roots, cut):
@@ -207,7 +211,8 @@ def digest(stage: str, roots: tuple[str, ...] = (), cut: tuple[str, ...] = ()) -
 
 @lru_cache(None)
 def keyword_arguments(module: str) -> dict[str, tuple[tuple[str, ...], tuple[str, ...]]]:
-    """Public functions of a module of ours: name -> (required, optional) keyword-only arguments, without importing it."""
+    """Public functions of a module of ours: name -> (required, optional) keyword-only arguments, without importing
+    it."""
     found = {}
     for node in _tree(f"{PACKAGE}.{module}").body:
         if isinstance(node, ast.FunctionDef) and not node.name.startswith("_"):

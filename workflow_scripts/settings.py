@@ -1,7 +1,7 @@
 """What each stage gets of the study: exactly the settings it uses, so that nothing else can invalidate its results.
 
-Only rules and commands call this; stages get the outcome as canonical JSON. Where a key is not set it is left out, never
-null, so that a key that joins the study later leaves old results valid.
+Only rules and commands call this; stages get the outcome as canonical JSON. Where a key is not set it is left out,
+never null, so that a key that joins the study later leaves old results valid.
 """
 
 import json
@@ -38,7 +38,8 @@ def _recorded_sha256(result: Path) -> str | None:
     return provenance(result).get("settings", {}).get("set", {}).get("sha256") if result.is_file() else None
 
 
-def _local_file(study: Study, path: str, result: Path) -> Settings:
+def _local_file(study: Study, path: str | None, result: Path) -> Settings:
+    assert path is not None  # the study checks it
     folder = Path(study.data_dir) if study.data_dir else Path()
     return _set(source="local", path=path, sha256=_local_sha256(folder / path) or _recorded_sha256(result))
 
@@ -53,18 +54,17 @@ def problem_set(study: Study, name: str, result: Path) -> Settings:
     known = benchmarks.problem_set(name)
     if "generated" in known.sources:
         return _set(name=known.benchmark, split=known.split, source="generated")
-    if known.file is not None and (study.data_dir is not None or known.hub is None):
+    hub = known.hub
+    if hub is None or (known.file is not None and study.data_dir is not None):
         place = _local_file(study, known.file, result)
     else:
-        place = _set(
-            source="hub", path=known.hub.path, config=known.hub.config, revision=known.hub.revision, hub_split=known.hub.split
-        )
+        place = _set(source="hub", path=hub.path, config=hub.config, revision=hub.revision, hub_split=hub.split)
     return _set(name=known.benchmark, split=known.split, **place)
 
 
 def benchmark_module(study: Study, name: str) -> str | None:
     """Module of `benchmarks` that reads a problem set; a set of the user's own has none."""
-    return None if name in study.sets else benchmarks.problem_set(name).benchmark
+    return benchmarks.problem_set(name).benchmark if name in benchmarks.names() else None
 
 
 def fetch_train_set(study: Study, result: Path) -> Settings:
@@ -92,7 +92,9 @@ def _model(study: Study) -> Settings:
     """What training and sampling need to know of the model; the weights themselves are an input."""
     model = study.model
     return _set(
-        dtype=model.dtype, prompt_family=model.prompt_family, adapter=model.adapter.model_dump() if model.adapter else None
+        dtype=model.dtype,
+        prompt_family=model.prompt_family,
+        adapter=model.adapter.model_dump() if model.adapter else None,
     )
 
 
@@ -160,12 +162,15 @@ def sample_checkpoints(study: Study, arm: str, seed: int, benchmark: str) -> Set
 
 
 def analysis(study: Study) -> Settings:
-    """What the statistics need to know, the same for all of them."""
-    runs = study.runs()
+    """What the statistics need to know, the same for all of them.
+
+    Roles are those of all declared arms, trained or not: the size of the family, and with it the verdicts, must not
+    depend on which arms are looked at.
+    """
     return _set(
         baseline=study.baseline,
-        roles={arm: study.resolved(arm).role for arm in runs},
-        runs=runs,
+        roles=study.roles(),
+        runs=study.runs(),
         benchmarks=study.reported,
         selection=study.evaluation.selection,
         pass_at=study.evaluation.pass_at,
@@ -173,7 +178,7 @@ def analysis(study: Study) -> Settings:
         margin=study.analysis.margin,
         alpha=study.analysis.alpha,
         looks=study.looks,
-        last_steps={arm: study.resolved(arm).training.steps for arm in runs},
+        last_steps={arm: study.resolved(arm).training.steps for arm in study.arms},
         base_repeats=list(range(study.evaluation.base_repeats)),
         allow_missing=study.allow_missing,
     )
@@ -203,10 +208,12 @@ def records(study: Study, reward_version: int) -> Settings:
         "steps": {arm: resolved.training.steps for arm, resolved in arms.items()},
         "success_threshold": study.training.success_threshold,
         "reward_version": reward_version,
+        "differs_only_in_bounds": [arm for arm in runs if study.differs_only_in_bounds(arm)],
+        "benchmarks": study.sampled,
         "allow_missing": study.allow_missing,
     }
 
 
 def report(study: Study) -> Settings:
     """The page: the question and how it was to be answered."""
-    return {"study": study.study, "question": study.question or ""} | analysis(study)
+    return {"study": study.study, "question": study.question or "", "arms": list(study.runs())} | analysis(study)

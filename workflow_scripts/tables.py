@@ -1,11 +1,12 @@
 """Every parquet file of the pipeline: its columns and types, and how it is written and read.
 
-Units and meanings of the columns lie in ``tables.toml`` (no digest reads that file, so a better wording reruns nothing);
-both are written into the metadata of each file. A file's footer also holds its *provenance*: the settings it was made
-with, the digest of the code, the digest of its inputs, the versions of the libraries, and the digest of its own content.
-Nothing in it depends on the time or the machine, so equal inputs give equal bytes.
+Units and meanings of the columns lie in ``tables.toml`` (no digest reads that file, so a better wording reruns
+nothing); both are written into the metadata of each file. A file's footer also holds its *provenance*: the settings it
+was made with, the digest of the code, the digest of its inputs, the versions of the libraries, and the digest of its
+own content. Nothing in it depends on the time or the machine, so equal inputs give equal bytes.
 
-A stage needs only the tables it names: each is a symbol of its own, so a new column in one reruns only what uses that one.
+A stage needs only the tables it names: each is a symbol of its own, so a new column in one reruns only what uses that
+one.
 """
 
 import hashlib
@@ -44,7 +45,15 @@ PROBLEMS = Table(
 )
 GOLD_AUDIT = Table(
     "gold_audit",
-    {"benchmark": TEXT, "problem_id": TEXT, "row": INT, "answer": TEXT, "status": TEXT, "dropped": FLAG, "reason": TEXT},
+    {
+        "benchmark": TEXT,
+        "problem_id": TEXT,
+        "row": INT,
+        "answer": TEXT,
+        "status": TEXT,
+        "dropped": FLAG,
+        "reason": TEXT,
+    },
     ("benchmark", "row"),
 )
 CONTAMINATION = Table(
@@ -56,9 +65,7 @@ CONTAMINATION = Table(
     ("benchmark", "kind", "holdout_problem_id", "other_problem_id"),
 )  # fmt: skip
 MANIFEST = Table("manifest", {"file": TEXT, "sha256": TEXT, "bytes": INT}, ("file",))
-CHECKPOINTS = Table(
-    "checkpoints", {"step": INT, "file": TEXT, "sha256": TEXT, "bytes": INT}, ("step", "file")
-)
+CHECKPOINTS = Table("checkpoints", {"step": INT, "file": TEXT, "sha256": TEXT, "bytes": INT}, ("step", "file"))
 ROLLOUTS = Table(
     "rollouts",
     {
@@ -195,9 +202,7 @@ RUNS = Table(
     },
     ("arm", "seed"),
 )  # fmt: skip
-PLAN = Table(
-    "plan", {"recorded": TEXT, "commit": TEXT, "key": TEXT, "value": TEXT}, ("recorded", "key")
-)
+PLAN = Table("plan", {"recorded": TEXT, "commit": TEXT, "key": TEXT, "value": TEXT}, ("recorded", "key"))
 
 
 @lru_cache(None)
@@ -293,7 +298,9 @@ def read(path: str | Path, table: Table, columns: list[str] | None = None) -> pa
     file = _open(path)
     missing = [c for c in columns or table.columns if c not in file.schema_arrow.names]
     if missing:
-        raise TableError(f"{path}: column {', '.join(missing)} is missing; it is not a table {table.name} of this version")
+        raise TableError(
+            f"{path}: column {', '.join(missing)} is missing; it is not a table {table.name} of this version"
+        )
     try:
         return file.read(columns=columns or list(table.columns))
     except (pa.ArrowInvalid, OSError) as error:
@@ -307,7 +314,8 @@ def provenance(path: str | Path) -> dict[str, Any]:
 
 
 def input_digest(path: str | Path) -> str:
-    """Digest of a file as an input: of its rows (from the footer) if it is one of our parquet files, else of its bytes."""
+    """Digest of a file as an input: of its rows (from the footer) if it is one of our parquet files, else of its
+    bytes."""
     if str(path).endswith(".parquet"):
         return provenance(path).get("content") or file_sha256(path)[:16]
     return file_sha256(path)[:16]

@@ -41,7 +41,7 @@ def settings(**changes: Any) -> dict[str, Any]:
         "roles": ROLES,
         "runs": {arm: [10, 11, 12, 13, 14] if arm == "placebo" else [0, 1, 2, 3, 4] for arm in ROLES},
         "benchmarks": ["sums"],
-        "pass_at": [1, 4, 8],
+        "pass_at": [1, 8],
         "endpoint": {"pass_at": 1, "checkpoint": "last"},
         "margin": 0.05,
         "alpha": 0.05,
@@ -133,13 +133,13 @@ def test_the_family_is_adjusted_by_holm(analyse: Run) -> None:
     found = primary(analyse("effects", chosen, counts(chosen))).sort_values("p").query("arm != 'slow'")
     stepped = np.maximum.accumulate(found["p"].to_numpy() * [3, 2, 1])
     assert found["p_holm"].to_numpy() == pytest.approx(np.minimum(stepped, 1))
-    assert (found["level"] == pytest.approx(1 - 0.05 / 3)).all()
+    assert found["level"].to_numpy() == pytest.approx(1 - 0.05 / 3)
 
 
 def test_everything_else_is_exploratory_and_adjusted_together(analyse: Run) -> None:
     chosen = settings(benchmarks=["sums", "more"])
     effects = analyse("effects", chosen, counts(chosen))
-    assert len(effects) == 4 * 3 * 2 * 3 * 2  # arms, benchmarks and macro, steps, pass_at, estimands
+    assert len(effects) == 4 * 3 * 2 * 2 * 2  # arms, benchmarks and macro, steps, pass_at, estimands
     assert (primary(effects)["benchmark"] == "macro").all()
     rest = effects[~effects["primary"]]
     family = rest[rest["arm"].isin(["gapo", "matched"])].dropna(subset="p")

@@ -278,6 +278,33 @@ def test_without_a_hub_it_fails_at_once_and_says_what_to_set(monkeypatch):
     assert "\n" not in str(fault.value) and time.perf_counter() - start < 10
 
 
+def test_the_hub_is_asked_for_the_pinned_rows(monkeypatch):
+    import datasets
+
+    asked = []
+
+    def load(path: str, config: str | None, *, split: str, revision: str) -> datasets.Dataset:
+        asked.append((path, config, split, revision))
+        return datasets.Dataset.from_list(
+            [{"question": "How many?", "answer": "1,000 and 34\n#### 1,034", "q": "Q", "a": 7}]
+        )
+
+    monkeypatch.setattr(datasets, "load_dataset", load)
+    place = benchmarks.problem_set("gsm8k_test").hub
+    assert fetched({"name": "gsm8k", "split": "test", "source": "hub"})[0]["answer"] == "1034"
+    assert (
+        fetched({"name": "gsm8k_test", "source": "hub", "revision": "r", "split": "x"})[0]["benchmark"] == "gsm8k_test"
+    )
+    fields = {"question": "q", "answer": "a"}
+    mine = fetched({"name": "own", "source": "hub", "path": "me/own", "revision": "r", "config": "c", "fields": fields})
+    assert (mine[0]["question"], mine[0]["answer"], mine[0]["benchmark"]) == ("Q", "7", "own")
+    assert asked == [
+        (place.path, "main", "test", place.revision),
+        (place.path, "main", "x", "r"),
+        ("me/own", "c", "train", "r"),
+    ]
+
+
 def test_an_endpoint_that_does_not_answer_counts_as_offline(monkeypatch):
     monkeypatch.delenv("HF_HUB_OFFLINE", raising=False)
     monkeypatch.setenv("HF_ENDPOINT", "http://127.0.0.1:9")

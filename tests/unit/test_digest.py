@@ -51,7 +51,14 @@ def unused():
     "grading/__init__.py": "",
     "grading/math.py": "def grade(text):\n    return text == '1'\n",
     "objectives/__init__.py": "",
-    "objectives/advantage.py": "def scaled(reward):\n    return reward\n\n\ndef focal(reward):\n    return 2 * reward\n",
+    "objectives/advantage.py": """
+def scaled(reward):
+    return reward
+
+
+def focal(reward):
+    return 2 * reward
+""",
     "objectives/bounds.py": '''
 def _clamp(x, low):
     """Not below low."""
@@ -108,7 +115,7 @@ SILENT = {
     "docstring of the module": ("stages/train.py", '"""Train."""', '"""Train a run."""'),
     "docstring of a function": ("objectives/bounds.py", '"""Adaptive."""', '"""Follows rarity."""'),
     "docstring removed": ("objectives/bounds.py", '    """Adaptive."""\n', ""),
-    "formatting": ("objectives/bounds.py", "_clamp(1 - eps_low * group, 0)", "_clamp(\n        (1 - eps_low * group),\n        0,\n    )"),
+    "formatting": ("objectives/bounds.py", "_clamp(1 - eps_low * group, 0)", "_clamp((1 -\n eps_low*group), 0)"),
     "quotes": ("training/loop.py", '"words.json"', "'words.json'"),
     "order of functions": ("objectives/advantage.py", "def focal", "def later():\n    return 0\n\n\ndef focal"),
     "function nobody reaches": ("training/loop.py", "return 1", "return 2"),
@@ -183,7 +190,11 @@ def test_digest_does_not_depend_on_where_the_package_lies(package, tmp_path: Pat
 
 def test_import_inside_a_function_is_followed(package) -> None:
     root, digest = package
-    edit(root / "training/loop.py", "    return policy", "    from workflow_scripts.grading import late\n\n    late.x()\n    return policy")
+    edit(
+        root / "training/loop.py",
+        "    return policy",
+        "    from workflow_scripts.grading import late\n\n    late.x()\n    return policy",
+    )
     (root / "grading/late.py").write_text("def x():\n    return 1\n")
     before = digest()
     edit(root / "grading/late.py", "return 1", "return 2")
@@ -198,7 +209,9 @@ def test_recursion_ends(package) -> None:
 
 def test_keyword_arguments_without_import(package) -> None:
     root, _ = package
-    (root / "objectives/bounds.py").write_text("import nothing\ndef a(g, *, needed, free=1): ...\ndef _hidden(*, x): ...\n")
+    (root / "objectives/bounds.py").write_text(
+        "import nothing\ndef a(g, *, needed, free=1): ...\ndef _hidden(*, x): ...\n"
+    )
     _clear()
     assert digests.keyword_arguments("objectives.bounds") == {"a": (("needed",), ("free",))}
 

@@ -80,7 +80,7 @@ FAULTS = [
      replace(contents()["reachability"], {"verdict": "warn", "value": 0.3}, check="truncation", arm="gapo"),
      "Answers are cut off in training: 30.0 % of rollouts hit the token limit (gapo)"),
     ("reachability", replace(contents()["reachability"], {"verdict": "fail"}, check="clip_live", arm="gapo"),
-     "gapo: upper clip is live: failed"),
+     "Failed: upper clip is live (gapo): 12.0 % seen."),
     ("scores", replace(contents()["scores"], {"truncated_share": 0.4}, arm="base", level="arm"),
      "Answers are cut off in the evaluation of base: at most 40.0 %"),
     ("contamination", replace(contents()["contamination"], {"caught": False}, holdout_problem_id="h3"),
@@ -120,7 +120,8 @@ def test_one_seed_gets_no_interval_and_no_winner(tmp_path: Path) -> None:
 
 def test_a_study_of_nothing_still_has_a_page(tmp_path: Path) -> None:
     empty = {name: [] for name in contents()}
-    shown = text(page(tmp_path, empty))
+    shown = text(page(tmp_path, empty, question=""))
+    assert "Does any arm differ from gspo_asym?" in shown
     assert "No arm was compared with gspo_asym." in shown
 
 

@@ -1,7 +1,7 @@
 """Takes the place of stages/_command.py in a copy of the repository, so that every stage is instant.
 
 All other modules stay what they are, and with them every digest. A stage does not run its `main`: each output gets one
-made-up row whose values follow from the settings, the code and the inputs, so that content digests behave as real ones do.
+made-up row whose values follow from settings, code and inputs, so that content digests behave as real ones do.
 The rules of the copy hand over all their inputs (--rule-input; some stages derive theirs by themselves).
 """
 

@@ -22,8 +22,10 @@ class SourceError(Exception):
 def fetch(entry: dict[str, Any], data_dir: str | None) -> tuple[list[Row], dict[str, Any]]:
     """Rows of the table `problems`, and the record of their source.
 
-    entry: the ``set`` of the settings. Its ``name`` (with ``split``) is a set of this package, or any name if
-    ``fields`` says which columns hold question and answer. data_dir: where local files lie.
+    entry: the ``set`` of the settings: ``source`` (generated, local, hub), ``name`` (with ``split``) of a set of this
+    package, or any name if ``fields`` says which columns hold question and answer; ``path``, ``config``,
+    ``hub_split``, ``revision``, ``sha256`` say where and what it is, ``rows`` and ``seed`` which part. data_dir: where
+    local files lie.
     Rows that repeat both question and answer are dropped and recorded; ``rows`` with ``seed`` takes a random part in
     the order of the source, ``rows`` alone the first. Raises SourceError.
     """
@@ -31,7 +33,8 @@ def fetch(entry: dict[str, Any], data_dir: str | None) -> tuple[list[Row], dict[
         known = benchmarks.ProblemSet(name=entry["name"], benchmark="", grader="", file=entry.get("path"))
         read = _field_reader(fields)
     else:
-        known = benchmarks.problem_set(entry["name"], entry.get("split"))
+        full = entry["name"] in benchmarks.names()  # then a split is one of the hub's
+        known = benchmarks.problem_set(entry["name"], None if full else entry.get("split"))
         module = import_module(f"{benchmarks.__name__}.{known.benchmark}")
         read = getattr(module, "read", dict)
     sha256 = None
@@ -130,9 +133,10 @@ def _online() -> bool:
 
 
 def _hub_rows(entry: Row, known: benchmarks.ProblemSet) -> tuple[str, Iterable[tuple[int, Any]]]:
-    """Path on the hub, and the rows; a set's own place, or what the study says of another."""
-    hub = known.hub or benchmarks.Hub("", None, entry.get("split") or "train", "")
+    """Path on the hub, and the rows: a set's own place, as far as the entry does not name another."""
+    hub = known.hub or benchmarks.Hub("", None, "train", "")
     path, config = entry.get("path") or hub.path, entry.get("config") or hub.config
+    split = entry.get("hub_split") or entry.get("split") or hub.split
     revision = entry.get("revision") or hub.revision
     if not _online():
         os.environ["HF_HUB_OFFLINE"] = "1"  # read on import: what is cached is found, nothing is tried
@@ -140,7 +144,7 @@ def _hub_rows(entry: Row, known: benchmarks.ProblemSet) -> tuple[str, Iterable[t
 
     datasets.disable_progress_bars()
     try:
-        return path, enumerate(datasets.load_dataset(path, config, split=hub.split, revision=revision).to_list())
+        return path, enumerate(datasets.load_dataset(path, config, split=split, revision=revision).to_list())
     except Exception as error:  # the client raises what its many layers raise; each of them ends the job
         local = f", or data_dir to a folder with {known.file}" if known.file else ""
         cause = (str(error).strip().splitlines() or [type(error).__name__])[0]

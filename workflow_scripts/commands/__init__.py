@@ -15,8 +15,12 @@ DEFAULT_STUDY = Path(__file__).parents[2] / "config.yaml"
 def study_parser(name: str, description: str | None) -> argparse.ArgumentParser:
     """A parser with the options that choose the study, as Snakemake names them."""
     parser = argparse.ArgumentParser(prog=f"armslength {name}", description=description)
-    parser.add_argument("--configfile", metavar="FILE", default=str(DEFAULT_STUDY), help="the study; default config.yaml")
-    parser.add_argument("--config", metavar="KEY=VALUE", nargs="+", default=[], help="keys of the study set over the file's")
+    parser.add_argument(
+        "--configfile", metavar="FILE", default=str(DEFAULT_STUDY), help="the study; default config.yaml"
+    )
+    parser.add_argument(
+        "--config", metavar="KEY=VALUE", nargs="+", default=[], help="keys of the study set over the file's"
+    )
     return parser
 
 

@@ -1,9 +1,9 @@
 """`armslength adopt`: take over results of unknown history, such as a fresh clone with cached parquet.
 
-Snakemake trusts modification times, which a clone does not keep: with shuffled ones it makes everything again, with equal
-ones it accepts stale results. The footer of each parquet file says more: the settings, code and inputs it was made with.
-What agrees with what the study asks now is marked as current, in the order of the DAG. What does not is listed and stays
-where it is; Snakemake makes it again. Nothing is deleted, and only ``--move-aside`` moves anything.
+Snakemake trusts modification times, which a clone does not keep: with shuffled ones it makes everything again, with
+equal ones it accepts stale results. The footer of each parquet file says more: the settings, code and inputs it was
+made with. What agrees with what the study asks now is marked as current, in the order of the DAG. What does not is
+listed and stays where it is; Snakemake makes it again. Nothing is deleted, and only ``--move-aside`` moves anything.
 """
 
 import json
@@ -23,13 +23,14 @@ from workflow_scripts.commands import DEFAULT_STUDY, read_study, root_of, study_
 
 LISTED = 40  # mismatches shown one by one
 
-CURRENT, UNCHECKED, STALE, BELOW, MISSING = "current", "unchecked", "stale", "below", "missing"
+CURRENT, UNCHECKED, STALE, BELOW, SILENT, MISSING = "current", "unchecked", "stale", "below", "silent", "missing"
+AGAIN = (STALE, BELOW, SILENT)
 
 
 @dataclass
 class Verdict:
     """What adopt finds of one job: current; unchecked (current, but an input is missing); stale (why); below something
-    stale; missing (an output is not there)."""
+    stale; silent (a page or figure: no footer tells); missing (an output is not there)."""
 
     job: Any
     kind: str
@@ -47,7 +48,7 @@ def difference(wanted: Any, found: Any, path: str = "") -> str:
 
 
 def mismatch(path: str, wanted: dict[str, Any], inputs: str | None) -> str:
-    """Why a file is not what the study asks for; empty if it is. wanted: settings and code; inputs: digest, or unknown."""
+    """Why a file is not what the study asks for; empty if it is. inputs: their digest, None if it is not known."""
     if not path.endswith(".parquet"):
         return ""
     try:
@@ -94,7 +95,7 @@ def judge(jobs: list[Any], dependencies: Any, root: Path) -> list[Verdict]:
         elif len(present) < len(outputs):
             verdict.kind = MISSING
         elif not any(path.endswith(".parquet") for path in outputs):
-            verdict.kind, verdict.why = STALE, f"{outputs[0]}: has no footer that could tell"
+            verdict.kind = SILENT
         elif inputs is None:
             verdict.kind = UNCHECKED
         kinds[job] = verdict.kind
@@ -133,7 +134,7 @@ def opened(configfile: str, settings: list[str]) -> Iterator[Any]:
 
 
 def mark(workflow: Any, verdicts: list[Verdict]) -> None:
-    """Write what Snakemake needs to see: ascending times and metadata for what is current, "incomplete" for what is not."""
+    """Write what Snakemake looks at: rising times and metadata for what is current, "incomplete" for what is not."""
     now = time.time() - len(verdicts)
     for place, verdict in enumerate(verdicts):
         if verdict.kind in (CURRENT, UNCHECKED):
@@ -143,7 +144,7 @@ def mark(workflow: Any, verdicts: list[Verdict]) -> None:
     for verdict in verdicts:
         if verdict.kind in (CURRENT, UNCHECKED):
             workflow.async_run(workflow.persistence.finished(verdict.job))
-        elif verdict.kind in (STALE, BELOW):
+        elif verdict.kind in AGAIN:
             workflow.persistence.started(verdict.job)
 
 
@@ -170,7 +171,8 @@ def report(verdicts: list[Verdict]) -> None:
     count = Counter(verdict.kind for verdict in verdicts)
     print(
         f"{len(verdicts)} jobs: {count[CURRENT]} current, {count[UNCHECKED]} current as far as can be told (an input is"
-        f" missing), {count[MISSING]} to make, {count[STALE]} do not match, {count[BELOW]} made from those"
+        f" missing), {count[STALE]} do not match, {count[BELOW]} made from those, {count[MISSING]} to make,"
+        f" {count[SILENT]} pages and figures to draw again"
     )
     stale = [verdict.why for verdict in verdicts if verdict.kind == STALE]
     for why in stale[:LISTED]:

@@ -102,7 +102,7 @@ def main(arguments: list[str]) -> int:
     print(
         f"\nendpoint: pass@{endpoint.pass_at} at checkpoint {endpoint.checkpoint} on {', '.join(study.reported)};"
         f" margin {study.analysis.margin:g}, alpha {study.analysis.alpha:g}, looks at {study.looks} seeds"
-        "\nwhat is recorded already counts as done only if it is current: `snakemake -n` tells"
+        "\ntrained and evaluated count files; whether they are current, `snakemake -n` tells"
     )
     return 0
 
@@ -129,7 +129,9 @@ def _commit() -> str:
     folder = Path(__file__).parent
     try:
         head = subprocess.run(["git", "rev-parse", "HEAD"], cwd=folder, capture_output=True, text=True, check=True)
-        changed = subprocess.run(["git", "status", "--porcelain"], cwd=folder, capture_output=True, text=True, check=True)
+        changed = subprocess.run(
+            ["git", "status", "--porcelain"], cwd=folder, capture_output=True, text=True, check=True
+        )
     except (OSError, subprocess.CalledProcessError):
         return ""
     return head.stdout.strip() + ("+" if changed.stdout.strip() else "")

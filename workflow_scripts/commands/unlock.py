@@ -59,7 +59,9 @@ def main(arguments: list[str]) -> int:
     if not SNAKEMAKE.exists():
         return 0
     if alive():
-        print("armslength: Snakemake is working in this folder already; wait for it or stop it (Ctrl-C)", file=sys.stderr)
+        print(
+            "armslength: Snakemake is working in this folder already; wait for it or stop it (Ctrl-C)", file=sys.stderr
+        )
         return 1
     left = orphans()
     for process in left:

@@ -6,6 +6,10 @@ import pandas as pd
 from workflow_scripts.figures import style
 
 ROW = 44  # height of an arm's row, in pixels
+BANDS = (
+    "difference of two single runs of the baseline (95 %)",
+    "difference that evaluation noise alone explains (95 %)",
+)
 
 
 def _rows(effects: pd.DataFrame) -> pd.DataFrame:
@@ -36,13 +40,64 @@ def _bands(primary: pd.Series, noise_floors: pd.DataFrame) -> pd.DataFrame:
         & noise_floors["band"].notna()
     ]
     retrained = (here["kind"] == "training") & (here["arm"] == primary["baseline"])
-    chosen = {
-        "difference of two single runs of the baseline (95 %)": here[retrained].nlargest(1, "step"),
-        "difference that evaluation noise alone explains (95 %)": here[here["kind"] == "evaluation"],
-    }
-    found = [{"band": label, "half": 100 * rows["band"].max()} for label, rows in chosen.items() if len(rows)]
-    bands = pd.DataFrame(found, columns=["band", "half"])
-    return bands.assign(low=-bands["half"], high=bands["half"])
+    chosen = (here[retrained].nlargest(1, "step"), here[here["kind"] == "evaluation"])
+    found = [
+        {"band": label, "low": -100 * rows["band"].max(), "high": 100 * rows["band"].max()}
+        for label, rows in zip(BANDS, chosen, strict=True)
+        if len(rows)
+    ]
+    return pd.DataFrame(found, columns=["band", "low", "high"])
+
+
+def _background(first: pd.Series, bands: pd.DataFrame, what: str) -> list[alt.Chart]:
+    """Noise bands, margin and zero line; `what` is the title of the axis."""
+    margin = 100 * float(first["margin"])
+    edges, zero = pd.DataFrame({"at": [-margin, margin]}), pd.DataFrame({"at": [0.0]})
+    lines = [
+        alt.Chart(edges).mark_rule(strokeDash=[5, 4], color=style.INK, opacity=0.8).encode(x=alt.X("at:Q", title=what)),
+        alt.Chart(zero).mark_rule(color=style.INK, strokeWidth=1.5).encode(x=alt.X("at:Q", title=what)),
+    ]
+    if bands.empty:
+        return lines
+    fill = alt.Fill(
+        "band:N",
+        scale=alt.Scale(domain=list(BANDS), range=style.BANDS),
+        legend=alt.Legend(
+            title="noise floor", orient="bottom", labelLimit=400, direction="vertical", values=list(bands["band"])
+        ),
+    )
+    return [alt.Chart(bands).mark_rect().encode(x=alt.X("low:Q", title=what), x2="high:Q", fill=fill), *lines]
+
+
+def _intervals(rows: pd.DataFrame, y: alt.Y, what: str, arms: list[str]) -> list[alt.Chart]:
+    """Bar and point of each arm; an arm without an interval gets a hollow grey point, one without an effect none."""
+    colour = style.colour(arms).legend(None)
+    sure = rows[rows["ci_low"].notna()]
+    single = rows[rows["delta"].notna() & rows["ci_low"].isna()]
+    layers = []
+    if len(sure):
+        layers = [
+            alt.Chart(sure)
+            .mark_rule(strokeWidth=4)
+            .encode(y=y, x=alt.X("ci_low:Q", title=what), x2="ci_high:Q", color=colour),
+            alt.Chart(sure)
+            .mark_point(filled=True, size=130, opacity=1)
+            .encode(y=y, x=alt.X("delta:Q", title=what), color=colour, tooltip=["arm", "delta", "ci_low", "ci_high"]),
+        ]
+    if len(single):
+        point = alt.Chart(single).mark_point(size=110, color=style.FAINT)
+        layers.append(point.encode(y=y, x=alt.X("delta:Q", title=what)))
+    return layers
+
+
+def _levels(rows: pd.DataFrame) -> str:
+    """ "97.5 %", or "97.5 % (controls 95 %)" where the controls are judged outside the family."""
+    family = rows["role"] == "comparison"
+    parts = [sorted({f"{100 * level:.4g} %" for level in rows.loc[chosen, "level"]}) for chosen in (family, ~family)]
+    compared, controls = (", ".join(part) for part in parts)
+    return (
+        f"{compared} (controls {controls})" if compared and controls and compared != controls else compared or controls
+    )
 
 
 def effects_chart(effects: pd.DataFrame, noise_floors: pd.DataFrame, arms: list[str]) -> alt.TopLevelMixin:
@@ -58,47 +113,18 @@ def effects_chart(effects: pd.DataFrame, noise_floors: pd.DataFrame, arms: list[
     first = rows.iloc[0]
     what = f"pass@{first['pass_at']}, {first['benchmark']}, difference from {first['baseline']} in points"
     y = alt.Y("label:N", sort=order, title=None, axis=alt.Axis(ticks=False, domain=False, labelPadding=10))
-    x = alt.X("delta:Q", title=what)
-    margin = 100 * float(first["margin"])
-    edges = pd.DataFrame({"at": [-margin, margin]})
-    zero = pd.DataFrame({"at": [0.0]})
-    bands = _bands(first, noise_floors)
-    base = alt.Chart(rows)
-    layers = [
-        alt.Chart(bands)
-        .mark_rect()
-        .encode(
-            x=alt.X("low:Q", title=what),
-            x2="high:Q",
-            fill=alt.Fill(
-                "band:N",
-                scale=alt.Scale(domain=list(bands["band"]), range=style.BANDS),
-                legend=alt.Legend(title="noise floor", orient="bottom", labelLimit=400, direction="vertical"),
-            ),
-        ),
-        alt.Chart(edges).mark_rule(strokeDash=[5, 4], color=style.INK, opacity=0.8).encode(x="at:Q"),
-        alt.Chart(zero).mark_rule(color=style.INK, strokeWidth=1.5).encode(x="at:Q"),
-        base.transform_filter("isValid(datum.ci_low)")
-        .mark_rule(strokeWidth=4)
-        .encode(y=y, x=alt.X("ci_low:Q", title=what), x2="ci_high:Q", color=style.colour(arms).legend(None)),
-        base.transform_filter("isValid(datum.ci_low)")
-        .mark_point(filled=True, size=130, opacity=1)
-        .encode(y=y, x=x, color=style.colour(arms).legend(None), tooltip=["arm", "delta", "ci_low", "ci_high"]),
-        base.transform_filter("isValid(datum.delta) && !isValid(datum.ci_low)")
-        .mark_point(size=110, color=style.FAINT)
-        .encode(y=y, x=x),
-        base.mark_text(align="left", fontSize=12, color=style.INK, dx=14)
-        .encode(y=y, x=alt.value(style.WIDTH), text="text:N"),
-    ]  # fmt: skip
-    if not len(bands):
-        layers = layers[1:]
-    chart = alt.layer(*layers).properties(width=style.WIDTH, height=max(ROW * len(order), 70))
-    level = f"{100 * first['level']:.4g} %" if pd.notna(first["level"]) else ""
+    verdicts = alt.Chart(rows).mark_text(align="left", fontSize=12, color=style.INK, dx=14)
+    chart = alt.layer(
+        *_background(first, _bands(first, noise_floors), what),
+        *_intervals(rows, y, what, arms),
+        verdicts.encode(y=y, x=alt.value(style.WIDTH), text="text:N"),
+    ).properties(width=style.WIDTH, height=max(ROW * len(order), 70))
     return style.finish(
         chart,
         title,
         [
-            f"Point and bar: effect with its {level} interval over re-trainings. Dashed: margin, ±{margin:g} points.",
-            "Right of the solid line is better than the baseline; a bar that crosses it shows no difference.",
+            f"Point and bar: effect, {_levels(rows)} interval over re-trainings. "
+            f"Dashed: margin, ±{100 * first['margin']:g} points.",
+            "Right of the solid line is better than the baseline; a bar that crosses it could be either.",
         ],
     )

@@ -1,9 +1,9 @@
 """Clip policies: between which values may the importance ratio still move the policy?
 
-Each policy is one function from a `Group` to a `Bounds` pair, as short as its equation. Its keyword arguments are the keys
-an arm of a study may set (without a default: must set). For A > 0 the upper bound acts, for A < 0 the lower one; a bound
-that does not act is infinite, which makes ``clamp(ratio, lower, upper) * A`` equal PPO's ``min(r A, clip(r) A)`` in value
-and gradient (arXiv:1707.06347 Eq. 7).
+Each policy is one function from a `Group` to a `Bounds` pair, as short as its equation. Its keyword arguments are the
+keys an arm of a study may set (without a default: must set). For A > 0 the upper bound acts, for A < 0 the lower one; a
+bound that does not act is infinite, which makes ``clamp(ratio, lower, upper) * A`` equal PPO's ``min(r A, clip(r) A)``
+in value and gradient (arXiv:1707.06347 Eq. 7).
 """
 
 import math

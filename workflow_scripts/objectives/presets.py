@@ -1,4 +1,5 @@
-"""The objectives of the papers, as choices on the five axes. An arm that names a preset may still set any key itself."""
+"""The objectives of the papers, as choices on the five axes. An arm that names a preset may still set any key
+itself."""
 
 from typing import Any
 

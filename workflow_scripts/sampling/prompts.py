@@ -1,4 +1,5 @@
-"""From a question to the token ids a model is given: one function per prompt family, the same in training and evaluation."""
+"""From a question to the token ids a model is given: one function per prompt family, the same in training and
+evaluation."""
 
 import json
 from pathlib import Path
@@ -27,4 +28,6 @@ def encode(tokenizer: PreTrainedTokenizerBase, questions: list[str], family: str
         raise PromptError(f"model.prompt_family: {family}: the tokenizer has no chat template; use plain or base")
     system = [{"role": "system", "content": form["system"]}] if form["system"] else []
     chats = [[*system, {"role": "user", "content": text}] for text in texts]
-    return tokenizer.apply_chat_template(chats, add_generation_prompt=True, tokenize=True, return_dict=True)["input_ids"]
+    return tokenizer.apply_chat_template(chats, add_generation_prompt=True, tokenize=True, return_dict=True)[
+        "input_ids"
+    ]

@@ -13,8 +13,8 @@ from workflow_scripts.sampling import Completion, Options
 class _InverseCDF(LogitsProcessor):
     """Leaves one token per row: the one whose interval of the cumulative distribution holds the row's next uniform.
 
-    uniforms: (rows, max_completion). Ties and rounding: a uniform beyond the last cumulative sum takes the last token of
-    non-zero probability.
+    uniforms: (rows, max_completion). Ties and rounding: a uniform beyond the last cumulative sum takes the last token
+    of non-zero probability.
     """
 
     def __init__(self, uniforms: Tensor, prompt_length: int, options: Options) -> None:
@@ -36,7 +36,8 @@ class _InverseCDF(LogitsProcessor):
 
 
 def uniforms(seeds: list[int], length: int) -> np.ndarray:
-    """(len(seeds), length) float32 in [0, 1): row i depends on seeds[i] alone, and a longer row starts with the shorter."""
+    """(len(seeds), length) float32 in [0, 1): row i depends on seeds[i] alone, and a longer row starts with the
+    shorter."""
     rows = [np.random.Generator(np.random.Philox(key=seed)).random(length, dtype=np.float32) for seed in seeds]
     return np.stack(rows) if rows else np.zeros((0, length), dtype=np.float32)
 

@@ -19,7 +19,8 @@ CHECK_NAMES = {
     "frozen_weights": "frozen weights",
     "initial_weights": "same initial weights",
 }
-GATES = {"noise_control", "clip_live", "decisive_tokens", "frozen_weights", "initial_weights"}
+GATES = ("noise_control", "clip_live", "decisive_tokens", "frozen_weights")  # failed, they make the effects void
+NAMED = 10  # runs named in one warning
 
 Row = dict[str, Any]
 
@@ -143,7 +144,8 @@ def _run_warnings(runs: list[Row]) -> list[str]:
     single = [arm for arm, count in seeds.items() if count == 1]
     found = []
     if missing:
-        names = ", ".join(f"{row['arm']} seed {row['seed']} ({row['reason']})" for row in missing)
+        names = ", ".join(f"{row['arm']} seed {row['seed']} ({row['reason']})" for row in missing[:NAMED])
+        names += f" and {len(missing) - NAMED} more" if len(missing) > NAMED else ""
         found.append(f"{len(missing)} of {len(runs)} runs are missing: {names}.")
     if single:
         found.append(
@@ -184,9 +186,11 @@ def warnings(effects: list[Row], runs: list[Row], reachability: list[Row], check
     found += _run_warnings(runs) + _record_warnings(reachability)
     cut = [row for row in checks if row["check"] == "truncation in evaluation" and row["verdict"] == "warn"]
     found += [f"Answers are cut off in the evaluation of {row['arm']}: {row['message']}." for row in cut]
-    for row in reachability:
-        if row["check"] in GATES and row["verdict"] == "fail":
-            found.append(f"{row['arm']}: {CHECK_NAMES[row['check']]}: failed: {row['message']}.")
+    for gate in GATES:
+        failed = [row for row in reachability if row["check"] == gate and row["verdict"] == "fail"]
+        if failed:
+            said = "; ".join(dict.fromkeys(row["message"] for row in failed))
+            found.append(f"Failed: {CHECK_NAMES[gate]} ({_arms(failed)}): {said}.")
     for row in checks:
         if row["check"] == "contamination" and row["verdict"] == "fail":
             found.append(f"The contamination check cannot be trusted: {row['message']}.")
@@ -194,7 +198,8 @@ def warnings(effects: list[Row], runs: list[Row], reachability: list[Row], check
             found.append(f"The placebo {row['arm']} was judged {row['message']}: here the study errs, or was unlucky.")
         elif row["check"] in ("gold audit", "evaluation noise") and row["verdict"] == "warn":
             found.append(f"{row['check'].capitalize()}: {row['message']}.")
-    unplanned = sorted({row["look"] for row in primary(effects).values() if row["planned_look"] is False})
+    looks = {row["look"] for row in primary(effects).values() if row["planned_look"] is False}
+    unplanned = sorted(looks - {1})  # one seed has no verdict
     if unplanned:
         seeds = ", ".join(number(look, 0) for look in unplanned)
         found.append(f"A look at {seeds} seeds was not planned: its verdicts are exploratory.")

@@ -41,7 +41,7 @@ def main(job: Job) -> None:
 
     from workflow_scripts.training import callbacks, models, setup, state
     from workflow_scripts.training.records import Recorder
-    from workflow_scripts.training.trainer import Trainer, TrainingError
+    from workflow_scripts.training.trainer import Trainer, TrainingError, configure
 
     logging.disable_progress_bar()
     torch.set_num_threads(job.compute["threads"])
@@ -75,7 +75,7 @@ def main(job: Job) -> None:
     grade = _grader(training["reward"])
     trainer = Trainer(
         model=model,
-        args=setup.configure(str(saved.folder), seed, settings, job.compute, plan),
+        args=configure(str(saved.folder), seed, settings, job.compute, plan),
         reward_funcs=None if grade else _user_reward(training["reward"]),
         train_dataset=dataset,
         processing_class=tokenizer,

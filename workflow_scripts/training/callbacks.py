@@ -12,6 +12,7 @@ from typing import Any
 
 from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
+from workflow_scripts.training.models import save_checkpoint
 from workflow_scripts.training.records import Recorder
 from workflow_scripts.training.state import StateFolder, folder_rows, write_json
 
@@ -22,9 +23,9 @@ PROGRESS_EVERY_SECONDS = 2.0
 class Keeper(TrainerCallback):
     """Keeps what a run must leave behind.
 
-    run_folder: where checkpoints/step-N go; checkpoints: the steps to keep; branch_states: step -> file for the arms that
-    branch off; state: the resumable state, saved at rollout-batch boundaries only, since only there is a resumed run equal
-    to an undisturbed one.
+    run_folder: where checkpoints/step-N go; checkpoints: the steps to keep; branch_states: step -> file for the arms
+    that branch off; state: the resumable state, saved at rollout-batch boundaries only, since only there is a resumed
+    run equal to an undisturbed one.
     """
 
     def __init__(
@@ -38,7 +39,12 @@ class Keeper(TrainerCallback):
         keep_last: bool,
     ) -> None:
         self.run_folder, self.checkpoints, self.branch_states = run_folder, checkpoints, branch_states
-        self.state, self.recorder, self.updates_per_batch, self.keep_last = state, recorder, updates_per_batch, keep_last
+        self.state, self.recorder, self.updates_per_batch, self.keep_last = (
+            state,
+            recorder,
+            updates_per_batch,
+            keep_last,
+        )
         self.manifest: list[dict[str, Any]] = []
         self.terminated = False
         self._last_state = time.monotonic()
@@ -46,7 +52,8 @@ class Keeper(TrainerCallback):
 
     @contextlib.contextmanager
     def watching_signals(self) -> Iterator[None]:
-        """SIGTERM (time limit, preemption, scancel) lets the run end at the next rollout-batch boundary, its state saved."""
+        """SIGTERM (time limit, preemption, scancel) lets the run end at the next rollout-batch boundary, its state
+        saved."""
 
         def handler(number: int, frame: Any) -> None:
             self.terminated = True
@@ -67,7 +74,9 @@ class Keeper(TrainerCallback):
         boundary = step % self.updates_per_batch == 0
         due = time.monotonic() - self._last_state > STATE_EVERY_SECONDS
         last = step == state.max_steps
-        if boundary and (self.terminated or step in self.branch_states or (last and self.keep_last) or (due and not last)):
+        if boundary and (
+            self.terminated or step in self.branch_states or (last and self.keep_last) or (due and not last)
+        ):
             control.should_save = True
         if boundary and self.terminated and not last:
             control.should_training_stop = True
@@ -88,9 +97,7 @@ class Keeper(TrainerCallback):
     def _save_checkpoint(self, model: Any, step: int) -> None:
         folder = self.run_folder / "checkpoints" / f"step-{step}"
         shutil.rmtree(folder, ignore_errors=True)
-        model = getattr(model, "module", model)
-        model.save_pretrained(folder, safe_serialization=True)
-        (folder / "README.md").unlink(missing_ok=True)
+        save_checkpoint(getattr(model, "module", model), folder)
         self.manifest += folder_rows(folder, self.run_folder, step=step)
 
     def _progress(self, state: TrainerState) -> None:
@@ -99,7 +106,13 @@ class Keeper(TrainerCallback):
             return
         self._last_progress = now
         reward = next((entry["reward"] for entry in reversed(state.log_history) if "reward" in entry), None)
-        progress = {"step": state.global_step, "steps": state.max_steps, "reward": reward, "time": now, "pid": os.getpid()}
+        progress = {
+            "step": state.global_step,
+            "steps": state.max_steps,
+            "reward": reward,
+            "time": now,
+            "pid": os.getpid(),
+        }
         write_json(self.state.folder / "progress.json", progress)
 
 

@@ -9,10 +9,8 @@ from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedTokenize
 
 
 def load_base(folder: Path, dtype: str) -> tuple[Any, PreTrainedTokenizerBase]:
-    """The base model and its tokenizer; the model forgets where it lay, so that what is saved from it names no path."""
+    """The base model and its tokenizer."""
     model = AutoModelForCausalLM.from_pretrained(folder, dtype=getattr(torch, dtype), local_files_only=True)
-    model.config._name_or_path = "base"
-    model.name_or_path = "base"
     return model, AutoTokenizer.from_pretrained(folder, local_files_only=True)
 
 
@@ -25,6 +23,14 @@ def lora(adapter: dict[str, Any]) -> LoraConfig:
         lora_dropout=0.0,
         task_type="CAUSAL_LM",
     )
+
+
+def save_checkpoint(model: Any, folder: Path) -> None:
+    """Only what changed, the adapter or else all weights, as safetensors; no path of this machine gets into the files."""
+    for config in getattr(model, "peft_config", {}).values():
+        config.base_model_name_or_path = "base"
+    model.save_pretrained(folder, safe_serialization=True)
+    (folder / "README.md").unlink(missing_ok=True)
 
 
 def load_checkpoint(base: Any, folder: Path, dtype: str) -> Any:

@@ -11,8 +11,6 @@ from torch import Tensor
 
 from workflow_scripts import tables
 
-TAIL_LOG_RATIO = 0.015  # tokens are kept one by one beyond this |log ratio|; fixed, so that runs stay comparable
-
 _ROLLOUT_COLUMNS = (
     "prompt_position", "rollout", "group_correct", "reward", "advantage", "completion_tokens", "truncated",
     "mean_log_ratio", "sum_abs_ratio_deviation", "sum_entropy", "clipped_upper_tokens", "clipped_lower_tokens",
@@ -24,8 +22,8 @@ _FLAGS = {"truncated"}
 class Recorder:
     """Collects the records of a run.
 
-    `add` takes one micro-batch (device tensors, no synchronisation), `end_step` fetches the step's micro-batches at once.
-    Rows are sorted by prompt position and rollout, so they do not depend on the split into micro-batches.
+    `add` takes one micro-batch (device tensors, no synchronisation), `end_step` fetches the step's micro-batches at
+    once. Rows are sorted by prompt position and rollout, so they do not depend on the split into micro-batches.
     """
 
     def __init__(self, group_size: int, updates_per_batch: int, minibatches: int) -> None:
@@ -45,7 +43,9 @@ class Recorder:
         """Close optimizer step `step` (from 1); returns the step's clip shares and mean token entropy for the log."""
         columns = torch.cat([c for c, _ in self._pending]).cpu().numpy()
         width = max(t.shape[2] for _, t in self._pending)
-        tokens = torch.cat([torch.nn.functional.pad(t, (0, width - t.shape[2])) for _, t in self._pending], 1).cpu().numpy()
+        tokens = (
+            torch.cat([torch.nn.functional.pad(t, (0, width - t.shape[2])) for _, t in self._pending], 1).cpu().numpy()
+        )
         self._pending = []
         if gather is not None:
             columns, tokens = gather(columns, tokens)
@@ -70,7 +70,7 @@ class Recorder:
         }
 
     def _tail_rows(self, step: int, value: dict[str, np.ndarray], tokens: np.ndarray) -> pa.Table:
-        row, position = np.nonzero(np.abs(tokens[0]) > TAIL_LOG_RATIO)
+        row, position = np.nonzero(np.abs(tokens[0]) > tables.TAIL_LOG_RATIO)
         return _arrow(
             tables.TAIL_TOKENS,
             {

@@ -7,7 +7,6 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-from trl import GRPOConfig
 
 from workflow_scripts.sampling import Options, stream_seed
 from workflow_scripts.training.trainer import Objective, RolloutPlan
@@ -61,25 +60,5 @@ def make_objective(axes: dict[str, Any], beta: float) -> Objective:
         focal_gamma=axes["advantage"].get("focal_gamma"),
         aggregation=axes["aggregation"],
         beta=beta,
-        kl=axes.get("kl", "k3_importance"),
+        kl=axes.get("kl"),
     )
-
-
-def configure(output_dir: str, seed: int, settings: dict[str, Any], compute: dict[str, Any], plan: RolloutPlan) -> GRPOConfig:
-    """TRL's configuration of a run from the study's settings (`training`) and the machine's (`compute`)."""
-    training = settings["training"]
-    arguments = {
-        "output_dir": output_dir, "seed": seed, "data_seed": seed, "max_steps": training["steps"],
-        "learning_rate": training["learning_rate"], "lr_scheduler_type": training["schedule"],
-        "warmup_steps": training["warmup_steps"], "max_grad_norm": training["max_grad_norm"],
-        "beta": training["beta"], "temperature": plan.options.temperature, "top_p": plan.options.top_p,
-        "max_completion_length": plan.options.max_completion, "mask_truncated_completions": training["mask_truncated"],
-        "scale_rewards": "none", "loss_type": "dapo", "shuffle_dataset": False, "disable_dropout": True,
-        "importance_sampling_level": settings["objective"]["ratio"], "remove_unused_columns": False,
-        "logging_steps": 1, "save_strategy": "no", "report_to": compute.get("trackers") or "none",
-        "disable_tqdm": True, "dataloader_pin_memory": False, "use_cpu": compute.get("device") == "cpu",
-        "gradient_checkpointing": bool(compute.get("gradient_checkpointing", False)),
-        "bf16": settings["model"]["dtype"] == "bfloat16", "use_vllm": compute.get("engine") == "vllm",
-    }  # fmt: skip
-    arguments |= plan.trl_arguments(compute["micro_batch"], max(compute.get("gpus", 0), 1))
-    return GRPOConfig(**{**arguments, **training.get("trl", {})})

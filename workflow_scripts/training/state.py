@@ -1,9 +1,9 @@
 """The resumable state of a training run, and the checkpoints it leaves.
 
-State lies in an undeclared folder, one sub-folder per saved rollout-batch boundary: what transformers' Trainer needs to go
-on (weights, optimizer, scheduler, random states), the records so far, and last of all ``state.json``: without that file a
-state is half-written and ignored. It names the run's identity (settings without steps and checkpoints, code, inputs); a
-state of another identity is refused. Checkpoints hold only what changed, as safetensors.
+State lies in an undeclared folder, one sub-folder per saved rollout-batch boundary: what transformers' Trainer needs to
+go on (weights, optimizer, scheduler, random states), the records so far, and last of all ``state.json``: without that
+file a state is half-written and ignored. It names the run's identity (settings without steps and checkpoints, code,
+inputs); a state of another identity is refused. Checkpoints hold only what changed, as safetensors.
 """
 
 import hashlib
@@ -79,7 +79,8 @@ class StateFolder:
         return sorted(self.folder.glob("checkpoint-*"), key=lambda p: int(p.name.rpartition("-")[2]))
 
     def newest(self, steps: int, checkpoints: list[int], run_folder: Path) -> tuple[Path, dict[str, Any]] | None:
-        """The newest whole state of this identity within `steps`, if the checkpoints it should have left are still there."""
+        """The newest whole state of this identity within `steps`, if the checkpoints it should have left are still
+        there."""
         for candidate in reversed(self._saved()):
             try:
                 saved = json.loads((candidate / "state.json").read_text(encoding="utf-8"))
@@ -90,7 +91,9 @@ class StateFolder:
             known = {row["file"]: row["sha256"] for row in saved["checkpoints"]}
             wanted = [step for step in checkpoints if step <= saved["step"]]
             have = {row["step"] for row in saved["checkpoints"]}
-            intact = all((run_folder / f).is_file() and tables.file_sha256(run_folder / f) == h for f, h in known.items())
+            intact = all(
+                (run_folder / f).is_file() and tables.file_sha256(run_folder / f) == h for f, h in known.items()
+            )
             if intact and have.issuperset(wanted):
                 return candidate, saved
         return None

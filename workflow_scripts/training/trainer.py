@@ -1,8 +1,10 @@
-"""GRPO training with the objective of an arm: a subclass of TRL's GRPOTrainer with its own loss, random streams and records.
+"""GRPO training with the objective of an arm: a subclass of TRL's GRPOTrainer with its own loss, random streams and
+records.
 
-The only file that imports TRL's trainer. What differs from TRL 1.16: the loss comes from the five axes in `objectives`; a
-rollout's random numbers come from (seed, batch, prompt position, rollout), and the permutation into minibatches from (seed,
-batch), one for all processes; correct counts travel with each rollout; everything the analysis needs is recorded.
+The only file that imports TRL's trainer. What differs from TRL 1.16: the loss comes from the five axes in `objectives`;
+a rollout's random numbers come from (seed, batch, prompt position, rollout), and the permutation into minibatches from
+(seed, batch), one for all processes; correct counts travel with each rollout; everything the analysis needs is
+recorded.
 """
 
 from collections.abc import Callable
@@ -14,13 +16,13 @@ import torch
 import trl
 from accelerate.utils import gather_object
 from torch import Tensor
-from transformers import PreTrainedTokenizerBase
-from trl import GRPOTrainer
+from trl import GRPOConfig, GRPOTrainer
 from trl.models.utils import unwrap_model_for_generation
 from trl.trainer.utils import split_tensor_dict
 
 from workflow_scripts.objectives import advantage as advantages
 from workflow_scripts.objectives import aggregation, ratio
+from workflow_scripts.objectives.aggregation import Step
 from workflow_scripts.objectives.bounds import Bounds, Group
 from workflow_scripts.sampling import Options, stream_seed
 from workflow_scripts.sampling.prompts import encode
@@ -38,7 +40,8 @@ class TrainingError(Exception):
 class Objective:
     """The five axes of one arm as callables, and the KL penalty.
 
-    bounds: Group -> Bounds, or None where the surrogate has none; surrogate: (ratio, advantage, log_prob, bounds) -> loss.
+    bounds: Group -> Bounds, or None where the surrogate has none; surrogate: (ratio, advantage, log_prob, bounds) ->
+    loss.
     """
 
     ratio: str
@@ -47,8 +50,8 @@ class Objective:
     advantage_scale: str
     focal_gamma: float | None
     aggregation: str
-    beta: float = 0.0
-    kl: str = "k3_importance"
+    beta: float
+    kl: str | None
 
     def log_ratio(self, token_log_ratio: Tensor, mask: Tensor) -> Tensor:
         """(B,T) -> (B,T) or (B,1)."""
@@ -60,7 +63,7 @@ class Objective:
         value = scale(reward)
         return value if self.focal_gamma is None else advantages.focal(value, correct, focal_gamma=self.focal_gamma)
 
-    def aggregate(self, loss: Tensor, mask: Tensor, step: aggregation.Step) -> Tensor:
+    def aggregate(self, loss: Tensor, mask: Tensor, step: Step) -> Tensor:
         """Share of this micro-batch in the loss of its optimizer step."""
         function = {
             "token-mean": aggregation.token_mean,
@@ -89,7 +92,8 @@ class RolloutPlan:
         return self.minibatches * self.epochs
 
     def trl_arguments(self, micro_batch: int, processes: int) -> dict[str, Any]:
-        """TRL's batch arguments: the largest micro-batch that divides a process's minibatch and is not above `micro_batch`."""
+        """TRL's batch arguments: the largest micro-batch that divides a process's minibatch and is not above
+        `micro_batch`."""
         local = self.prompts * self.group_size // self.minibatches // processes
         per_device = max(n for n in range(1, min(micro_batch, local) + 1) if local % n == 0)
         accumulation = local // per_device
@@ -114,10 +118,8 @@ class _Scored:
 
 
 class Trainer(GRPOTrainer):
-    """TRL's GRPOTrainer with the arm's objective. `train_dataset` has columns prompt, problem_id, answer, in the order in
-    which rollout batches use them (no shuffling here)."""
-
-    _tag_names = ["armslength"]
+    """TRL's GRPOTrainer with the arm's objective. `train_dataset` has columns prompt, problem_id, answer, in the order
+    in which rollout batches use them (no shuffling here)."""
 
     def __init__(
         self,
@@ -135,6 +137,7 @@ class Trainer(GRPOTrainer):
         self.grade, self.sample_batch = grade, sample_batch
         self._scored = _Scored()
         self._rewards: Tensor | None = None
+        self._buffered_inputs: list[dict[str, Any]] | None
         kwargs["reward_funcs"] = kwargs["reward_funcs"] or self.score
         super().__init__(*args, **kwargs)
 
@@ -152,7 +155,13 @@ class Trainer(GRPOTrainer):
         return encode(self.processing_class, prompts, self.plan.prompt_family), None, {}
 
     def _generate_single_turn(
-        self, prompt_ids: list[list[int]], images: Any, multimodal_fields: Any, num_generations: int, *rest: Any, **more: Any
+        self,
+        prompt_ids: list[list[int]],
+        images: Any,
+        multimodal_fields: Any,
+        num_generations: int,
+        *rest: Any,
+        **more: Any,
     ) -> tuple[list[list[int]], Any]:
         if self.use_vllm:
             return super()._generate_single_turn(prompt_ids, images, multimodal_fields, num_generations, *rest, **more)
@@ -195,7 +204,9 @@ class Trainer(GRPOTrainer):
         rewards = super()._calculate_rewards(inputs, prompts, completions, completion_ids_list)
         if not torch.isfinite(rewards).all():
             bad = int((~torch.isfinite(rewards)).any(1).nonzero()[0])
-            raise TrainingError(f"training.reward: rollout {bad} of batch {self._batch_index} has reward {rewards[bad].tolist()}")
+            raise TrainingError(
+                f"training.reward: rollout {bad} of batch {self._batch_index} has reward {rewards[bad].tolist()}"
+            )
         self._rewards = (rewards * self.reward_weights.to(rewards.device)).sum(1)
         return rewards
 
@@ -222,7 +233,16 @@ class Trainer(GRPOTrainer):
     def _record_rollouts(self, rewards: Tensor, success: Tensor, correct: Tensor, advantage: Tensor) -> None:
         scored = self._scored
         texts = gather_object(
-            list(zip(scored.completions, scored.problem_ids, scored.statuses, scored.truncated, scored.tokens, strict=True))
+            list(
+                zip(
+                    scored.completions,
+                    scored.problem_ids,
+                    scored.statuses,
+                    scored.truncated,
+                    scored.tokens,
+                    strict=True,
+                )
+            )
         )
         values = zip(
             texts,
@@ -258,7 +278,9 @@ class Trainer(GRPOTrainer):
         """One permutation of the whole rollout batch, of which each process takes its slice of every minibatch."""
         whole = {name: self._gathered(name, value) for name, value in rollouts.items()}
         count = len(whole["advantages"])
-        random = np.random.Generator(np.random.Philox(key=stream_seed("permutation", self.args.seed, self._batch_index)))
+        random = np.random.Generator(
+            np.random.Philox(key=stream_seed("permutation", self.args.seed, self._batch_index))
+        )
         order = torch.from_numpy(random.permutation(count)).view(self.plan.minibatches, -1)
         tokens = whole["completion_mask"].sum(1).cpu()[order].sum(1, keepdim=True).expand_as(order)
         share = order.shape[1] // self.accelerator.num_processes
@@ -273,7 +295,9 @@ class Trainer(GRPOTrainer):
             return value
         pad = self.processing_class.pad_token_id if name.endswith("_ids") else 0
         if value.dim() > 1:
-            value = self.accelerator.pad_across_processes(value, dim=1, pad_index=pad, pad_first=name.startswith("prompt"))
+            value = self.accelerator.pad_across_processes(
+                value, dim=1, pad_index=pad, pad_first=name.startswith("prompt")
+            )
         return self.accelerator.gather(value)
 
     # --- the loss -----------------------------------------------------------------------------------------------------
@@ -303,7 +327,7 @@ class Trainer(GRPOTrainer):
             difference = inputs["ref_per_token_logps"] - log_prob
             kl = torch.exp(difference) - difference - 1
             loss = loss + self.objective.beta * (kl * importance if self.objective.kl == "k3_importance" else kl)
-        step = aggregation.Step(
+        step = Step(
             batch_tokens=inputs["num_items_in_batch"].float(),
             step_tokens=inputs["step_tokens"][0],
             minibatches=self.plan.minibatches,
@@ -375,3 +399,25 @@ def _gather_records(columns: np.ndarray, tokens: np.ndarray) -> tuple[np.ndarray
     width = max(part.shape[2] for _, part in parts)
     wide = [np.pad(part, ((0, 0), (0, 0), (0, width - part.shape[2]))) for _, part in parts]
     return np.concatenate([c for c, _ in parts]), np.concatenate(wide, axis=1)
+
+
+def configure(
+    output_dir: str, seed: int, settings: dict[str, Any], compute: dict[str, Any], plan: RolloutPlan
+) -> GRPOConfig:
+    """TRL's configuration of a run from the study's settings (`training`) and the machine's (`compute`)."""
+    training = settings["training"]
+    arguments = {
+        "output_dir": output_dir, "seed": seed, "data_seed": seed, "max_steps": training["steps"],
+        "learning_rate": training["learning_rate"], "lr_scheduler_type": training["schedule"],
+        "warmup_steps": training["warmup_steps"], "max_grad_norm": training["max_grad_norm"],
+        "beta": training["beta"], "temperature": plan.options.temperature, "top_p": plan.options.top_p,
+        "max_completion_length": plan.options.max_completion, "mask_truncated_completions": training["mask_truncated"],
+        "scale_rewards": "none", "loss_type": "dapo", "shuffle_dataset": False, "disable_dropout": True,
+        "importance_sampling_level": settings["objective"]["ratio"], "remove_unused_columns": False,
+        "logging_steps": 1, "save_strategy": "no", "report_to": compute["trackers"] or "none",
+        "disable_tqdm": True, "dataloader_pin_memory": False, "use_cpu": compute["device"] == "cpu",
+        "gradient_checkpointing": False,
+        "bf16": settings["model"]["dtype"] == "bfloat16", "use_vllm": compute["engine"] == "vllm",
+    }  # fmt: skip
+    arguments |= plan.trl_arguments(compute["micro_batch"], max(compute["gpus"], 1))
+    return GRPOConfig(**{**arguments, **training["trl"]})

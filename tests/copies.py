@@ -1,0 +1,120 @@
+"""Copies of the repository that a test may run and change, as they are or with instant stages (fake_command.py)."""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import yaml
+
+REPOSITORY = Path(__file__).resolve().parents[1]
+COPIED = ("Snakefile", "config.yaml", "rules", "workflow_scripts", "profiles", "slurm", "studies", "envs")
+STUDY = yaml.safe_load("""
+study: tiny
+question: Does the matrix hold?
+model: {source: embedded}
+data:
+  train: {benchmark: word_problems, split: train, rows: 40, seed: 7}
+  decontaminate_against: [word_problems_test]
+rollout: {prompts: 4, group_size: 4, max_completion: 32}
+training: {steps: 8, checkpoints: [4, 8], learning_rate: 3.0e-4}
+arms:
+  fixed: {preset: gspo_asym, eps_low: 3.0e-3, eps_high: 5.0e-3}
+  gapo: {preset: gapo_seq, eps_low: 3.0e-3, eps_high_max: 5.0e-3}
+  late: {preset: gapo_seq, eps_low: 3.0e-3, eps_high_max: 5.0e-3, branch_from: {arm: fixed, step: 4}}
+baseline: fixed
+seeds: 2
+evaluation:
+  {benchmarks: [word_problems_test], problems: 6, samples: 4, pass_at: [1, 4], max_completion: 32, base_repeats: 2}
+analysis: {looks: [2]}
+""")
+
+
+@dataclass
+class Copy:
+    """A working copy of the repository with its results."""
+
+    root: Path
+
+    def snakemake(self, *arguments: str, check: bool = True) -> subprocess.CompletedProcess[str]:
+        """Run Snakemake here, as a user would."""
+        return self.command("snakemake", *arguments, check=check)
+
+    def command(self, module: str, *arguments: str, check: bool = True) -> subprocess.CompletedProcess[str]:
+        """Run a module here; output and errors in one text."""
+        command = [sys.executable, "-m", module, *arguments]
+        done = subprocess.run(
+            command, cwd=self.root, env=environment(), text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
+        )
+        assert not check or done.returncode == 0, done.stdout[-3000:]
+        return done
+
+    def would_run(self, *arguments: str) -> set[str]:
+        """Jobs of a dry run, as "rule" or "rule wildcard value …": train gapo 0, grade gapo 0 word_problems_test."""
+        return jobs(self.snakemake("-n", "--cores", "1", *arguments).stdout)
+
+    def ran(self) -> Counter[str]:
+        """How often each job's first output was written."""
+        return Counter((self.root / "ran.txt").read_text().split())
+
+    def edit(self, file: str, old: str, new: str) -> None:
+        """Replace a text that must be there."""
+        path = self.root / file
+        text = path.read_text(encoding="utf-8")
+        assert old in text, f"{file} no longer holds {old!r}"
+        path.write_text(text.replace(old, new), encoding="utf-8")
+
+    def study(self, change: Callable[[dict], object]) -> None:
+        """Change the study."""
+        path = self.root / "config.yaml"
+        study = yaml.safe_load(path.read_text(encoding="utf-8"))
+        change(study)
+        path.write_text(yaml.safe_dump(study, sort_keys=False), encoding="utf-8")
+
+
+def environment() -> dict[str, str]:
+    """This interpreter first, nothing of this repository on the path."""
+    kept = {k: v for k, v in os.environ.items() if k not in ("PYTHONPATH", "SNAKEMAKE_PROFILE")}
+    return {**kept, "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}", "SLURM_CONF": "/dev/null"}
+
+
+def jobs(text: str) -> set[str]:
+    """The jobs that a dry run lists, without `all`."""
+    found = set()
+    for block in re.split(r"\n\s*\n|\n(?=\[)", text):
+        rule = re.search(r"^(?:local)?rule (\w+):", block, re.MULTILINE)
+        if rule and rule[1] != "all":
+            wildcards = re.search(r"^ +wildcards: (.*)$", block, re.MULTILINE)
+            values = [pair.partition("=")[2] for pair in wildcards[1].split(", ")] if wildcards else []
+            found.add(" ".join([rule[1], *values[1:]]))  # the first wildcard is the study
+    return found
+
+
+def copied(target: Path) -> Copy:
+    """A copy of the repository without results."""
+    target.mkdir(parents=True)
+    ignore = shutil.ignore_patterns("__pycache__")
+    for name in COPIED:
+        source = REPOSITORY / name
+        if source.is_dir():
+            shutil.copytree(source, target / name, ignore=ignore)
+        else:
+            shutil.copy2(source, target / name)
+    return Copy(target)
+
+
+def instant(target: Path) -> Copy:
+    """A copy of the repository with the small study and instant stages, nothing run."""
+    copy = copied(target)
+    fake = Path(__file__).parent / "workflow" / "fake_command.py"
+    shutil.copy(fake, target / "workflow_scripts" / "stages" / "_command.py")
+    for rules in (target / "rules").glob("*.smk"):
+        text = rules.read_text(encoding="utf-8")
+        rules.write_text(text.replace('" --root results/', '" --rule-input {input} --root results/'), encoding="utf-8")
+    (target / "config.yaml").write_text(yaml.safe_dump(STUDY, sort_keys=False), encoding="utf-8")
+    return copy

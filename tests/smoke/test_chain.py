@@ -1,0 +1,111 @@
+"""The whole chain for real, small: a model is warm-started, trained, sampled and judged."""
+
+import os
+import re
+import shutil
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+import yaml
+from copies import Copy, copied
+
+from workflow_scripts import tables
+
+STUDY = yaml.safe_load("""
+study: smoke
+model: {source: embedded}
+data:
+  train: {benchmark: word_problems, split: train, rows: 200, seed: 7}
+  decontaminate_against: [word_problems_test]
+rollout: {prompts: 8, group_size: 4, max_completion: 32}
+training: {steps: 8, checkpoints: [4, 8], learning_rate: 3.0e-4}
+arms:
+  fixed: {preset: gspo_asym, eps_low: 3.0e-3, eps_high: 5.0e-3}
+  gapo: {preset: gapo_seq, eps_low: 3.0e-3, eps_high_max: 5.0e-3}
+baseline: fixed
+seeds: 2
+evaluation:
+  {benchmarks: [word_problems_test], problems: 30, samples: 4, pass_at: [1, 4], max_completion: 32, base_repeats: 2}
+analysis: {looks: [2]}
+""")
+ROOT = "results/smoke"
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture(scope="module")
+def done(tmp_path_factory: pytest.TempPathFactory) -> Copy:
+    """A copy of the repository in which the small study has been run by the real stages."""
+    copy = copied(tmp_path_factory.mktemp("smoke") / "copy")
+    (copy.root / "config.yaml").write_text(yaml.safe_dump(STUDY, sort_keys=False), encoding="utf-8")
+    copy.snakemake("--cores", "2", "--quiet", "rules", "host")
+    return copy
+
+
+def read(copy: Copy, table: tables.Table) -> list[dict]:
+    """Rows of a table of the study."""
+    return tables.read(copy.root / ROOT / "tables" / f"{table.name}.parquet", table).to_pylist()
+
+
+def test_it_ends_in_a_page_and_there_is_nothing_left_to_do(done: Copy) -> None:
+    page = (done.root / ROOT / "report.html").read_text(encoding="utf-8")
+    assert "gapo" in page
+    assert done.would_run() == set()
+    assert "4 runs: 4 trained, 4 evaluated" in done.command("workflow_scripts", "status").stdout
+
+
+def test_every_sample_is_counted(done: Copy) -> None:
+    counts = read(done, tables.COUNTS)
+    assert {(r["arm"], r["seed"], r["step"]) for r in counts} == {
+        *(("base", repeat, 0) for repeat in range(2)),
+        *((arm, seed, step) for arm in ("fixed", "gapo") for seed in range(2) for step in (4, 8)),
+    }
+    assert all(r["samples"] == 4 and 0 <= r["correct"] <= 4 for r in counts)
+    assert len(counts) == 10 * 30
+
+
+def test_the_untrained_base_can_do_some_problems(done: Copy) -> None:
+    base = [r for r in read(done, tables.COUNTS) if r["arm"] == "base"]
+    assert 0.15 < sum(r["correct"] for r in base) / sum(r["samples"] for r in base) < 0.5
+
+
+def test_effects_compare_the_arm_with_the_baseline(done: Copy) -> None:
+    effects = read(done, tables.EFFECTS)
+    assert {(r["arm"], r["baseline"]) for r in effects} == {("gapo", "fixed")}
+    assert all(r["verdict"] or r["reason"] for r in effects)
+
+
+def test_every_parquet_describes_itself(done: Copy) -> None:
+    for path in (done.root / ROOT).rglob("*.parquet"):
+        schema = pq.read_schema(path)
+        assert all(field.metadata and field.metadata[b"meaning"] for field in schema), path
+        if path.name != "plan.parquet":
+            assert {"settings", "code", "inputs", "content"} <= set(tables.provenance(path)), path
+
+
+def test_a_clone_of_real_results_is_adopted_whole(done: Copy, tmp_path: Path) -> None:
+    """The rule's inputs are what each stage says that it read, also where a stage finds its files itself."""
+    root = tmp_path / "clone"
+    shutil.copytree(done.root, root, ignore=shutil.ignore_patterns(".snakemake", "report.html"))
+    shutil.rmtree(root / ROOT / "figures")
+    for path in (root / "results").rglob("*"):
+        os.utime(path, (1.7e9, 1.7e9))
+    clone = Copy(root)
+    said = clone.command("workflow_scripts", "adopt").stdout
+    assert " 0 do not match" in said, said
+    assert not [job for job in clone.would_run() if not re.match("plot_|report", job)]
+
+
+def test_a_truncated_file_is_named(done: Copy, tmp_path: Path) -> None:
+    root = tmp_path / "damaged"
+    shutil.copytree(done.root, root, symlinks=True)
+    copy = Copy(root)
+    counts = root / ROOT / "tables/counts.parquet"
+    counts.write_bytes(counts.read_bytes()[:100])
+    (root / ROOT / "tables/scores.parquet").unlink()
+    failed = copy.snakemake("--cores", "1", "--forcerun", "estimate_scores", check=False)
+    assert failed.returncode == 1
+    logs = [path.read_text(encoding="utf-8") for path in (root / ROOT / "logs").glob("*.log")]
+    assert any("counts.parquet: not a readable parquet file" in log for log in logs)
+    assert not any("Traceback" in log for log in logs)

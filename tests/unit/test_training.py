@@ -1,0 +1,259 @@
+"""The trainer: its loss against TRL's own, its random streams, its records, and what a resumed run comes to."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from datasets import Dataset
+from trl import GRPOTrainer
+
+from workflow_scripts import tables
+from workflow_scripts.benchmarks import word_problems
+from workflow_scripts.digest import keyword_arguments
+from workflow_scripts.training import callbacks, models, setup, warm_start
+from workflow_scripts.training.records import Recorder
+from workflow_scripts.training.state import StateFolder, weights_hash
+from workflow_scripts.training.trainer import Trainer, TrainingError, configure
+
+ROLLOUT = {
+    "prompts": 4, "group_size": 4, "minibatches": 2, "epochs": 2, "temperature": 1.0, "top_p": 1.0, "max_completion": 8,
+}  # fmt: skip
+TRAINING = {
+    "steps": 8, "checkpoints": [4, 8], "learning_rate": 1e-2, "schedule": "constant", "warmup_steps": 0,
+    "max_grad_norm": 1.0, "beta": 0.0, "mask_truncated": False, "reward": "exact_answer", "success_threshold": 1.0,
+    "trl": {},
+}  # fmt: skip
+PPO = {
+    "ratio": "token", "bounds": "ppo", "eps_low": 0.2, "eps_high": 0.28, "surrogate": "clipped",
+    "advantage": {"scale": "none"}, "aggregation": "token-mean",
+}  # fmt: skip
+COMPUTE = {"micro_batch": 4, "gpus": 0, "device": "cpu", "engine": "transformers", "trackers": []}
+
+
+def half_right(completions: list[str], **_: Any) -> list[float]:
+    """A reward that an untrained model gets about half the time."""
+    return [float(len(text) % 2 == 0) for text in completions]
+
+
+class Run:
+    """One small run in a folder."""
+
+    def __init__(
+        self,
+        folder: Path,
+        objective: dict[str, Any] = PPO,
+        seed: int = 0,
+        micro_batch: int = 4,
+        kind: type[Trainer] = Trainer,
+        reward: Callable[..., list[float]] = half_right,
+        identity: str = "a",
+        **training: Any,
+    ) -> None:
+        torch.set_num_threads(1)
+        settings = {
+            "seed": seed, "model": {"dtype": "float32", "prompt_family": "plain"}, "objective": objective,
+            "rollout": ROLLOUT, "training": {**TRAINING, **training},
+        }  # fmt: skip
+        plan = setup.rollout_plan(settings)
+        steps = settings["training"]["steps"]
+        base = folder / "base"  # on disk: TRL loads the reference model of a KL penalty from there
+        tokenizer = warm_start.word_tokenizer(word_problems.vocabulary())
+        tokenizer.save_pretrained(base)
+        warm_start.small_llama(tokenizer, seed=0).save_pretrained(base)
+        model, tokenizer = models.load_base(base, "float32")
+        problems = word_problems.generate("train", 20, seed=1)
+        order = setup.prompt_order(len(problems), plan.prompts, steps // plan.updates_per_batch, seed)
+        rows = [{"prompt": problems[i]["question"], "answer": "1", "problem_id": str(i)} for i in order]
+        self.recorder = Recorder(plan.group_size, plan.updates_per_batch, plan.minibatches)
+        self.folder = folder
+        self.state = StateFolder(folder / "state", identity)
+        self.keeper = callbacks.Keeper(
+            folder, settings["training"]["checkpoints"], {}, self.state, self.recorder, plan.updates_per_batch, True
+        )
+        self.trainer = kind(
+            model=model,
+            args=configure(str(self.state.folder), seed, settings, {**COMPUTE, "micro_batch": micro_batch}, plan),
+            reward_funcs=reward,
+            train_dataset=Dataset.from_list(rows),
+            processing_class=tokenizer,
+            callbacks=[self.keeper],
+            objective=setup.make_objective(objective, settings["training"]["beta"]),
+            plan=plan,
+            recorder=self.recorder,
+            grade=None,
+            sample_batch=64,
+        )
+
+    def train(self, resume: Path | None = None) -> "Run":
+        self.trainer.train(resume_from_checkpoint=str(resume) if resume else None)
+        return self
+
+    @property
+    def weights(self) -> str | None:
+        return weights_hash(self.trainer.model, trainable=True)
+
+    def records(self) -> dict[str, list[dict[str, Any]]]:
+        return {name: rows.to_pylist() for name, (_, rows) in self.recorder.tables().items()}
+
+
+class Compared(Trainer):
+    """Computes each loss with TRL's own code too, on old log probabilities that have been moved away."""
+
+    def _compute_loss(self, model: Any, inputs: dict[str, Any]) -> torch.Tensor:
+        noise = torch.randn(inputs["old_per_token_logps"].shape, generator=torch.Generator().manual_seed(self._step))
+        moved = {**inputs, "old_per_token_logps": inputs["old_per_token_logps"] + 0.3 * noise}
+        parameters = list(model.parameters())
+        ours = super()._compute_loss(model, moved)
+        theirs = GRPOTrainer._compute_loss(self, model, moved)
+        self.losses = [*getattr(self, "losses", []), (ours.item(), theirs.item())]
+        for a, b in zip(torch.autograd.grad(ours, parameters), torch.autograd.grad(theirs, parameters), strict=True):
+            torch.testing.assert_close(a, b, rtol=1e-4, atol=1e-7)
+        self.recorder._pending.pop()
+        return super()._compute_loss(model, inputs)
+
+
+TRL_HAS = {
+    "dapo": ({}, {"loss_type": "dapo", "epsilon_high": 0.28}),
+    "grpo": ({"aggregation": "seq-mean-token-mean"}, {"loss_type": "grpo", "epsilon_high": 0.28}),
+    "dr_grpo": ({"aggregation": "seq-mean-token-sum-norm"}, {"loss_type": "dr_grpo", "epsilon_high": 0.28}),
+    "gspo": ({"ratio": "sequence", "eps_low": 0.02, "eps_high": 0.03}, {"loss_type": "dapo"}),
+    "dual_clip": ({"bounds": "dual_clip", "dual_clip_bound": 1.4}, {"loss_type": "dapo", "epsilon_high": 0.28}),
+    "cispo": ({"surrogate": "cispo", "cispo_upper": 1.2}, {"loss_type": "cispo", "epsilon_high": 1.2}),
+    "sapo": ({"surrogate": "sapo", "aggregation": "seq-mean-token-mean"}, {"loss_type": "sapo"}),
+    "k3": ({"kl": "k3"}, {"loss_type": "dapo", "epsilon_high": 0.28, "use_bias_correction_kl": False}),
+    "k3_importance": (
+        {"kl": "k3_importance"},
+        {"loss_type": "dapo", "epsilon_high": 0.28, "use_bias_correction_kl": True},
+    ),
+}
+
+
+@pytest.mark.parametrize("name", TRL_HAS)
+def test_loss_and_gradients_equal_those_of_trl(name: str, tmp_path: Path) -> None:
+    changed, trl = TRL_HAS[name]
+    required = keyword_arguments("objectives.bounds")["ppo"][0]
+    objective = {**PPO, **changed}
+    if changed.get("surrogate", "clipped") != "clipped":
+        objective = {key: value for key, value in objective.items() if key not in ("bounds", *required)}
+    run = Run(tmp_path, objective, kind=Compared, steps=4, checkpoints=[4], beta=0.05 if name.startswith("k3") else 0.0)
+    trainer = run.trainer
+    trainer.loss_type = trl["loss_type"]
+    trainer.importance_sampling_level = objective["ratio"]
+    trainer.epsilon_low = changed.get("eps_low", 0.2)
+    trainer.epsilon_high = trl.get("epsilon_high", changed.get("eps_high", 0.2))
+    trainer.args.delta = changed.get("dual_clip_bound")
+    trainer.args.use_bias_correction_kl = trl.get("use_bias_correction_kl", False)
+    run.train()
+    ours, theirs = zip(*trainer.losses, strict=True)
+    assert ours == pytest.approx(theirs, rel=1e-5, abs=1e-7)
+    assert len(ours) == 8 and any(abs(loss) > 1e-4 for loss in ours)
+
+
+def test_equal_seeds_give_equal_weights_and_records_and_others_do_not(tmp_path: Path) -> None:
+    first, again, other = (Run(tmp_path / n, seed=s).train() for n, s in (("a", 0), ("b", 0), ("c", 1)))
+    assert first.weights == again.weights != other.weights
+    assert first.records() == again.records()
+    assert first.keeper.manifest == again.keeper.manifest
+
+
+def test_records_say_what_happened(tmp_path: Path) -> None:
+    records = Run(tmp_path).train().records()
+    rollouts, updates = records["rollouts"], records["rollout_updates"]
+    assert len(rollouts) == 2 * 16 and len(updates) == 8 * 8
+    for row in rollouts:
+        group = [r for r in rollouts if (r["batch"], r["prompt_position"]) == (row["batch"], row["prompt_position"])]
+        assert len({r["problem_id"] for r in group}) == 1
+        assert row["group_correct"] == sum(r["success"] for r in group)
+        assert row["reward"] == half_right([row["completion"]])[0]
+        assert row["advantage"] == pytest.approx(row["reward"] - row["group_correct"] / 4)
+    drawn = {(r["batch"], r["prompt_position"], r["rollout"]): r for r in rollouts}
+    for row in updates:
+        rollout = drawn[row["batch"], row["prompt_position"], row["rollout"]]
+        assert all(row[key] == rollout[key] for key in ("reward", "advantage", "group_correct", "truncated"))
+        assert row["step"] == row["batch"] * 4 + row["update_index"] + 1
+        assert (row["epoch"], row["minibatch"]) == divmod(row["update_index"], 2)
+        assert row["upper_bound"] == (pytest.approx(1.28) if row["advantage"] > 0 else None)
+        if row["update_index"] == 0:
+            assert row["sum_abs_ratio_deviation"] == row["clipped_upper_tokens"] == row["clipped_lower_tokens"] == 0
+    assert any(row["sum_abs_ratio_deviation"] > 0 for row in updates)
+    assert any(row["clipped_upper_tokens"] > 0 for row in updates)  # the learning rate is high
+    by_batch = [
+        sorted((r["prompt_position"], r["rollout"]) for r in updates if r["step"] in (s, s + 1)) for s in (1, 3)
+    ]
+    assert by_batch[0] == by_batch[1] == sorted((p, r) for p in range(4) for r in range(4))
+    assert {abs(row["log_ratio"]) > tables.TAIL_LOG_RATIO for row in records["tail_tokens"]} == {True}
+
+
+def test_the_split_into_micro_batches_changes_neither_records_nor_course(tmp_path: Path) -> None:
+    small, large = Run(tmp_path / "a", micro_batch=2).train(), Run(tmp_path / "b", micro_batch=8).train()
+    assert [r["completion"] for r in small.records()["rollouts"]] == [
+        r["completion"] for r in large.records()["rollouts"]
+    ]
+    for one, other in zip(small.records()["rollout_updates"], large.records()["rollout_updates"], strict=True):
+        for key, value in one.items():
+            assert value == (pytest.approx(other[key], rel=1e-3, abs=1e-4) if isinstance(value, float) else other[key])
+
+
+def test_arms_with_the_same_seed_see_the_same_prompts_and_first_rollouts(tmp_path: Path) -> None:
+    gapo = {key: value for key, value in PPO.items() if key != "eps_high"} | {"bounds": "gapo", "eps_high_max": 0.25}
+    one, other = Run(tmp_path / "a").train().records(), Run(tmp_path / "b", gapo).train().records()
+    same = ("problem_id", "completion", "reward")
+    first = [[{k: r[k] for k in same} for r in records["rollouts"] if r["batch"] == 0] for records in (one, other)]
+    assert first[0] == first[1]
+    problems = [[r["problem_id"] for r in records["rollouts"]] for records in (one, other)]
+    assert problems[0] == problems[1]
+
+
+def test_a_resumed_run_equals_an_undisturbed_one(tmp_path: Path) -> None:
+    whole = Run(tmp_path / "whole").train()
+    half = Run(tmp_path / "cut", steps=4, checkpoints=[4]).train()
+    saved = half.state.newest(8, [4, 8], half.folder)
+    assert saved is not None and saved[1]["step"] == 4
+    rest = Run(tmp_path / "cut")
+    rest.recorder.load(saved[0])
+    rest.keeper.manifest = saved[1]["checkpoints"]
+    rest.train(saved[0])
+    assert rest.weights == whole.weights
+    assert rest.records() == whole.records()
+    assert rest.keeper.manifest == whole.keeper.manifest
+
+
+def test_a_state_is_refused_when_it_is_another_runs_or_half_written_or_lost_its_checkpoint(tmp_path: Path) -> None:
+    run = Run(tmp_path, steps=4, checkpoints=[4]).train()
+    assert run.state.newest(8, [4], tmp_path) is not None
+    assert StateFolder(tmp_path / "state", "b").newest(8, [4], tmp_path) is None
+    assert run.state.newest(8, [2, 4], tmp_path) is None  # a checkpoint is asked for that the saved run did not keep
+    weights = tmp_path / "checkpoints" / "step-4" / "model.safetensors"
+    content = weights.read_bytes()
+    weights.write_bytes(content[:-1])
+    assert run.state.newest(8, [4], tmp_path) is None
+    weights.write_bytes(content)
+    (tmp_path / "state" / "checkpoint-4" / "state.json").unlink()
+    assert run.state.newest(8, [4], tmp_path) is None
+
+
+def test_a_reward_that_is_no_number_stops_the_run(tmp_path: Path) -> None:
+    def broken(completions: list[str], **_: Any) -> list[float]:
+        return [float("nan")] * len(completions)
+
+    with pytest.raises(TrainingError, match=r"training.reward: rollout 0 of batch 0"):
+        Run(tmp_path, reward=broken).train()
+
+
+def test_batch_arguments_of_trl() -> None:
+    plan = setup.rollout_plan({"rollout": ROLLOUT, "training": TRAINING, "model": {"prompt_family": "plain"}})
+    arguments = replace(plan, prompts=6, group_size=8, minibatches=2).trl_arguments(micro_batch=10, processes=1)
+    assert arguments["per_device_train_batch_size"] == 8  # of 24 rollouts, the largest divisor not above 10
+    assert arguments["gradient_accumulation_steps"] == 3 and arguments["steps_per_generation"] == 6
+    shared = replace(plan, prompts=6, group_size=8, minibatches=2).trl_arguments(micro_batch=64, processes=2)
+    assert shared["per_device_train_batch_size"] == 12 and shared["gradient_accumulation_steps"] == 1
+
+
+def test_prompt_order_uses_every_row_once_per_pass() -> None:
+    order = setup.prompt_order(rows=10, prompts=3, batches=7, seed=5)
+    assert len(set(order[:9])) == 9 and len(set(order[9:18])) == 9 and len(order) == 21
+    assert order == setup.prompt_order(10, 3, 9, 5)[:21]  # more steps go on where fewer ended
+    assert order != setup.prompt_order(10, 3, 7, 6)

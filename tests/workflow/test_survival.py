@@ -1,0 +1,123 @@
+"""Killed anywhere and started again, a study ends without doing a finished job twice."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+from copies import Copy, environment, instant
+
+CORES = 2
+TARGET = "results/tiny/tables/counts.parquet"  # all that trains, samples and grades; statistics would only take time
+
+
+@pytest.fixture
+def slow(tmp_path: Path) -> Copy:
+    """A copy in which nothing has run yet and training takes its time."""
+    copy = instant(tmp_path / "copy")
+    (copy.root / "seconds.json").write_text(json.dumps({"train": 3}))
+    return copy
+
+
+@pytest.fixture
+def started(slow: Copy) -> Iterator[subprocess.Popen[bytes]]:
+    """Snakemake at work in the copy, in a session of its own, seen until a run is being trained."""
+    command = [sys.executable, "-m", "snakemake", "--cores", str(CORES), "--quiet", "all", "--", TARGET]
+    process = subprocess.Popen(command, cwd=slow.root, env=environment(), start_new_session=True)
+    try:
+        deadline = time.time() + 120
+        while not training(slow) and time.time() < deadline:
+            assert process.poll() is None
+            time.sleep(0.1)
+        yield process
+    finally:
+        if process.poll() is None:
+            os.killpg(process.pid, signal.SIGKILL)
+        for orphan in training(slow):
+            orphan.kill()
+        process.wait()
+
+
+def training(copy: Copy) -> list[psutil.Process]:
+    """Training jobs that are running in the copy."""
+    found = []
+    for process in psutil.process_iter():
+        try:
+            if "workflow_scripts.stages.train" in process.cmdline() and Path(process.cwd()) == copy.root:
+                found.append(process)
+        except (psutil.NoSuchProcess, psutil.AccessDenied):
+            continue
+    return found
+
+
+def as_make_run(copy: Copy) -> subprocess.CompletedProcess[str]:
+    """The two commands of `make run`."""
+    copy.command("workflow_scripts", "unlock")
+    return copy.snakemake("--cores", str(CORES), "--quiet", "rules", "host", "--", TARGET, check=False)
+
+
+def test_killed_with_all_its_jobs(slow: Copy, started: subprocess.Popen[bytes]) -> None:
+    os.killpg(started.pid, signal.SIGKILL)
+    started.wait()
+    before = slow.ran()
+    done = as_make_run(slow)
+    assert done.returncode == 0, done.stdout[-2000:]
+    again = [path for path, times in slow.ran().items() if times > 1]
+    assert before
+    assert len(again) <= CORES  # at most what had ended without Snakemake's knowledge
+    assert slow.would_run(TARGET) == set()
+
+
+def test_killed_without_its_jobs_ends_the_orphans_first(slow: Copy, started: subprocess.Popen[bytes]) -> None:
+    os.kill(started.pid, signal.SIGKILL)
+    started.wait()
+    assert training(slow)
+    said = slow.command("workflow_scripts", "unlock").stdout
+    assert "the last Snakemake was killed" in said
+    assert not training(slow)
+    done = as_make_run(slow)
+    assert done.returncode == 0, done.stdout[-2000:]
+    assert slow.would_run(TARGET) == set()
+
+
+def test_a_living_snakemake_is_not_disturbed(slow: Copy, started: subprocess.Popen[bytes]) -> None:
+    for command in ("unlock", "adopt"):
+        refused = slow.command("workflow_scripts", command, check=False)
+        assert refused.returncode == 1
+        assert "working in this folder" in refused.stdout
+    assert training(slow)
+    assert started.wait(timeout=120) == 0
+    assert slow.command("workflow_scripts", "unlock").stdout == ""
+
+
+def test_status_reads_files_while_snakemake_works(slow: Copy, started: subprocess.Popen[bytes]) -> None:
+    state = slow.root / "results/tiny/state/gapo/seed-1"
+    state.mkdir(parents=True)
+    (state / "progress.json").write_text(json.dumps({"step": 4, "steps": 8, "reward": 0.25, "time": time.time()}))
+    said = slow.command("workflow_scripts", "status").stdout
+    assert "step 4 of 8" in said
+    assert "6 runs: 0 trained" in said or "6 runs: 1 trained" in said or "6 runs: 2 trained" in said
+
+
+def test_a_failed_job_names_its_log_and_its_cause(slow: Copy) -> None:
+    """The last line of the log is the cause; Snakemake shows where the log lies; nothing else is lost."""
+    stage = slow.root / "workflow_scripts/stages/grade.py"
+    text = stage.read_text()
+    stage.write_text(text.replace("    run(main, LIBRARIES)", "    raise SystemExit('armslength: no grader here')"))
+    (slow.root / "seconds.json").unlink()
+    done = slow.snakemake("--cores", str(CORES), "--keep-going", TARGET, check=False)
+    assert done.returncode == 1
+    logs = list((slow.root / "results/tiny/logs/grade").glob("*.log"))
+    assert logs
+    assert all(path.read_text().strip().splitlines()[-1] == "armslength: no grader here" for path in logs)
+    assert all(str(path.relative_to(slow.root)) in done.stdout for path in logs)
+    stage.write_text(text)
+    again = as_make_run(slow)
+    assert again.returncode == 0
+    assert max(slow.ran().values()) == 1
