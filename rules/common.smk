@@ -8,6 +8,7 @@ from workflow_scripts.commands import plan, progress, unlock
 from workflow_scripts.digest import digest
 from workflow_scripts.grading import REWARD_VERSION
 from workflow_scripts.study import StudyFaults, load, machine_faults
+from workflow_scripts.tables import TableError
 
 try:
     STUDY = load(config)
@@ -16,7 +17,11 @@ except StudyFaults as faults:
 
 ROOT = f"results/{STUDY.study}"
 PLAN = Path(ROOT) / "plan.parquet"
-REWARD = REWARD_VERSION if STUDY.retrain_on_reward_change else plan.pinned_reward_version(PLAN, REWARD_VERSION)
+try:
+    PINNED = plan.pinned_reward_version(PLAN, REWARD_VERSION)
+except TableError as error:
+    sys.exit(f"armslength: {error}")
+REWARD = REWARD_VERSION if STUDY.retrain_on_reward_change else PINNED
 RUNS = STUDY.runs()
 REPEATS = range(STUDY.evaluation.base_repeats)
 SAMPLED = STUDY.sampled

@@ -33,9 +33,12 @@ def _local_sha256(path: Path) -> str | None:
 
 def _recorded_sha256(result: Path) -> str | None:
     """What an existing result says it was read from: where the file itself is not here, its result stays valid."""
-    from workflow_scripts.tables import provenance
+    from workflow_scripts.tables import TableError, provenance
 
-    return provenance(result).get("settings", {}).get("set", {}).get("sha256") if result.is_file() else None
+    try:
+        return provenance(result).get("settings", {}).get("set", {}).get("sha256")
+    except TableError:  # missing or damaged: it proves nothing
+        return None
 
 
 def _local_file(study: Study, path: str | None, result: Path) -> Settings:

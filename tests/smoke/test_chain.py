@@ -23,11 +23,13 @@ training: {steps: 8, checkpoints: [4, 8], learning_rate: 3.0e-4}
 arms:
   fixed: {preset: gspo_asym, eps_low: 3.0e-3, eps_high: 5.0e-3}
   gapo: {preset: gapo_seq, eps_low: 3.0e-3, eps_high_max: 5.0e-3}
+  late: {same_as: gapo, branch_from: {arm: fixed, step: 4}}
 baseline: fixed
 seeds: 2
 evaluation:
   {benchmarks: [word_problems_test], problems: 30, samples: 4, pass_at: [1, 4], max_completion: 32, base_repeats: 2}
 analysis: {looks: [2]}
+compute: {keep: {state: last}}
 """)
 ROOT = "results/smoke"
 
@@ -52,7 +54,7 @@ def test_it_ends_in_a_page_and_there_is_nothing_left_to_do(done: Copy) -> None:
     page = (done.root / ROOT / "report.html").read_text(encoding="utf-8")
     assert "gapo" in page
     assert done.would_run() == set()
-    assert "4 runs: 4 trained, 4 evaluated" in done.command("workflow_scripts", "status").stdout
+    assert "6 runs: 6 trained, 6 evaluated" in done.command("workflow_scripts", "status").stdout
 
 
 def test_every_sample_is_counted(done: Copy) -> None:
@@ -60,9 +62,10 @@ def test_every_sample_is_counted(done: Copy) -> None:
     assert {(r["arm"], r["seed"], r["step"]) for r in counts} == {
         *(("base", repeat, 0) for repeat in range(2)),
         *((arm, seed, step) for arm in ("fixed", "gapo") for seed in range(2) for step in (4, 8)),
+        *(("late", seed, 8) for seed in range(2)),
     }
     assert all(r["samples"] == 4 and 0 <= r["correct"] <= 4 for r in counts)
-    assert len(counts) == 10 * 30
+    assert len(counts) == 12 * 30
 
 
 def test_the_untrained_base_can_do_some_problems(done: Copy) -> None:
@@ -72,8 +75,34 @@ def test_the_untrained_base_can_do_some_problems(done: Copy) -> None:
 
 def test_effects_compare_the_arm_with_the_baseline(done: Copy) -> None:
     effects = read(done, tables.EFFECTS)
-    assert {(r["arm"], r["baseline"]) for r in effects} == {("gapo", "fixed")}
+    assert {(r["arm"], r["baseline"]) for r in effects} == {("gapo", "fixed"), ("late", "fixed")}
     assert all(r["verdict"] or r["reason"] for r in effects)
+
+
+def test_a_branch_starts_where_its_parent_was(done: Copy) -> None:
+    runs = {(r["arm"], r["seed"]): r for r in read(done, tables.RUNS)}
+    updates = tables.read(done.root / ROOT / "runs/late/seed-0/rollout_updates.parquet", tables.ROLLOUT_UPDATES)
+    assert set(updates["step"].to_pylist()) == {5, 6, 7, 8}
+    assert runs["late", 0]["final_weights"] != runs["fixed", 0]["final_weights"]
+    first = []
+    for arm in ("late", "fixed"):
+        rollouts = tables.read(done.root / ROOT / f"runs/{arm}/seed-0/rollouts.parquet", tables.ROLLOUTS).to_pylist()
+        first.append([r["completion"] for r in rollouts if r["batch"] == 1])
+    assert first[0] == first[1]  # same weights, same prompts, same random numbers
+
+
+def test_more_steps_go_on_from_the_kept_state(done: Copy, tmp_path: Path) -> None:
+    root = tmp_path / "longer"
+    shutil.copytree(done.root, root, symlinks=True)
+    copy = Copy(root)
+    manifest = root / ROOT / "runs/gapo/seed-0/checkpoints.parquet"
+    before = tables.read(manifest, tables.CHECKPOINTS).to_pylist()
+    copy.study(lambda study: study["training"].update({"steps": 12, "checkpoints": [4, 8, 12]}))
+    copy.snakemake("--cores", "2", "--quiet", "rules", "host", str(manifest.relative_to(root)))
+    assert "resumes at step 8" in (root / ROOT / "logs/train/gapo-0.log").read_text(encoding="utf-8")
+    after = tables.read(manifest, tables.CHECKPOINTS).to_pylist()
+    assert [row for row in after if row["step"] < 12] == before
+    assert {row["step"] for row in after} == {4, 8, 12}
 
 
 def test_every_parquet_describes_itself(done: Copy) -> None:

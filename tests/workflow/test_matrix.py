@@ -61,6 +61,7 @@ NEW_BENCHMARK = (
     | evaluate(*ALL, benchmark=OTHER)
     | base("sample_base", "grade_base", benchmark=OTHER)
     | FROM_COUNTS
+    | {"list_runs"}  # what sampling cost
 )
 ONE_MORE_SEED = {
     "train_fixed fixed 2", "train gapo 2", "train late 2",

@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TextIO
 
+import psutil
+
 DEVICES = Path("/dev")
 SHOWN = 4  # runs that one line names; a cluster has hundreds going
 
@@ -151,3 +153,16 @@ def follow(
     thread = threading.Thread(target=loop, name="armslength-progress", daemon=True)
     thread.start()
     return thread
+
+
+def failures(root: str | Path) -> list[str]:
+    """A line for each job that failed since this process started: its log and the last cause in it."""
+    lines = []
+    for path in sorted((Path(root) / "logs").rglob("*.log")):
+        if path.stat().st_mtime < psutil.Process().create_time():
+            continue
+        text = path.read_text(encoding="utf-8", errors="replace").strip()
+        last = text.splitlines()[-1] if text else ""
+        if last.startswith("armslength: ") or "Traceback (most recent call last)" in text:
+            lines.append(f"{path}: {last.removeprefix('armslength: ')}")
+    return lines

@@ -42,11 +42,11 @@ def uniforms(seeds: list[int], length: int) -> np.ndarray:
     return np.stack(rows) if rows else np.zeros((0, length), dtype=np.float32)
 
 
-def end_tokens(model: Any, tokenizer: PreTrainedTokenizerBase) -> list[int]:
-    """Token ids that end a completion: the generation config's, else the tokenizer's."""
-    ids = model.generation_config.eos_token_id
-    ids = tokenizer.eos_token_id if ids is None else ids
-    return ids if isinstance(ids, list) else [ids]
+def end_tokens(model: Any, tokenizer: PreTrainedTokenizerBase) -> set[int]:
+    """Token ids that end a completion: all that the generation config names, and the tokenizer's own, as TRL has it."""
+    named = model.generation_config.eos_token_id
+    ids = set(named if isinstance(named, list) else [named]) | {tokenizer.eos_token_id}
+    return ids - {None}
 
 
 @torch.no_grad()
@@ -59,7 +59,7 @@ def sample(
     batch_size: int,
 ) -> list[Completion]:
     """One completion per prompt. Prompts of like length share a batch; the result is in the order of the prompts."""
-    ends = set(end_tokens(model, tokenizer))
+    ends = end_tokens(model, tokenizer)
     config = GenerationConfig(
         max_new_tokens=options.max_completion,
         do_sample=False,

@@ -50,6 +50,10 @@ def _from_package(name: str, dtype: Any) -> tuple[Any, Any]:
     model = AutoModelForCausalLM.from_config(config, dtype=dtype)
     model.load_state_dict(loaded.state_dict())
     model.generation_config = loaded.generation_config
+    for kind in ("bos", "eos", "pad"):  # the tokenizer read from GGUF takes others than the file names
+        token = getattr(config, f"{kind}_token_id")
+        if token is not None:
+            setattr(tokenizer, f"{kind}_token", tokenizer.convert_ids_to_tokens(token))
     return model, tokenizer
 
 
@@ -89,6 +93,7 @@ def main(job: Job) -> None:
         tokenizer.pad_token = tokenizer.eos_token
     tokenizer.padding_side = "left"
     folder = Path(job.output("manifest")).parent / "model"
+    tokenizer.clean_up_tokenization_spaces = False
     model.to(dtype).save_pretrained(folder, safe_serialization=True)
     tokenizer.save_pretrained(folder)
     job.write("manifest", tables.MANIFEST, state.folder_rows(folder, folder.parent))

@@ -1,0 +1,187 @@
+"""What plan, status and progress read and write."""
+
+import io
+import json
+import os
+import time
+from pathlib import Path
+
+import pytest
+import yaml
+
+from workflow_scripts import tables
+from workflow_scripts.commands import DEFAULT_STUDY, configuration, plan, progress, status
+from workflow_scripts.study import Study, StudyFaults, load
+
+
+def study(**changes: object) -> Study:
+    """The default study with some keys changed."""
+    return load({**yaml.safe_load(DEFAULT_STUDY.read_text(encoding="utf-8")), **changes})
+
+
+def test_plan_is_recorded_once_and_then_only_what_changed(tmp_path: Path) -> None:
+    path = tmp_path / "plan.parquet"
+    plan.record(study(), path, 1)
+    first = tables.read(path, tables.PLAN).to_pylist()
+    assert {row["key"] for row in first} >= {"question", "endpoint", "margin", "alpha", "looks", "seeds", "arms"}
+    assert len({row["recorded"] for row in first}) == 1
+    plan.record(study(), path, 1)
+    assert tables.read(path, tables.PLAN).to_pylist() == first
+    plan.record(study(analysis={"margin": 0.1, "alpha": 0.05, "looks": [5]}), path, 1)
+    later = tables.read(path, tables.PLAN).to_pylist()
+    assert later[: len(first)] == first
+    assert [(row["key"], row["value"]) for row in later[len(first) :]] == [("margin", "0.1")]
+    assert plan.latest(path)["margin"] == 0.1
+
+
+def test_reward_version_stays_pinned_until_another_is_recorded(tmp_path: Path) -> None:
+    path = tmp_path / "plan.parquet"
+    assert plan.pinned_reward_version(path, 3) == 3
+    plan.record(study(), path, 3)
+    assert plan.pinned_reward_version(path, 4) == 3
+    plan.record(study(retrain_on_reward_change=True), path, 4)
+    assert plan.pinned_reward_version(path, 5) == 4
+
+
+def test_compute_is_no_part_of_the_plan(tmp_path: Path) -> None:
+    one, other = study(), study(compute={"micro_batch": 8, "threads": 2})
+    assert plan.registration(one, 1) == plan.registration(other, 1)
+
+
+def test_costs_are_counted(tmp_path: Path) -> None:
+    default = study()
+    arm = default.resolved("gapo")
+    cost = plan.cost(default, "gapo", 5)
+    batches = 5 * arm.training.steps // arm.updates_per_batch
+    assert cost.updates == 5 * arm.training.steps
+    assert cost.rollouts == batches * arm.rollout.prompts * arm.rollout.group_size
+    assert cost.completions == 5 * len(arm.checkpoints) * 400 * 8
+
+
+@pytest.mark.parametrize(("text", "said"), [(None, "No such file"), ("a: [1", "no YAML")])
+def test_a_configfile_that_cannot_be_read_is_named(text: str | None, said: str, tmp_path: Path) -> None:
+    path = tmp_path / "study.yaml"
+    if text is not None:
+        path.write_text(text)
+    with pytest.raises(StudyFaults, match=said) as caught:
+        configuration(str(path), [])
+    assert str(path) in caught.value.lines[0]
+    assert len(caught.value.lines) == 1
+
+
+def test_settings_of_the_command_line_are_laid_over_the_file() -> None:
+    config = configuration(str(DEFAULT_STUDY), ["arms={gapo: {eps_high_max: 4.0e-3}}", "only_arms=[gapo]"])
+    changed = load(config)
+    assert changed.resolved("gapo").objective["eps_high_max"] == 4.0e-3
+    assert changed.resolved("gapo").objective["eps_low"] == study().resolved("gapo").objective["eps_low"]
+    assert list(changed.runs()) == ["gapo"]
+
+
+class Results:
+    """Files of a study with one arm, two seeds and 8 steps, sampled on one benchmark."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+
+    def touch(self, path: str, text: str = "") -> None:
+        """Make a file."""
+        (self.root / path).parent.mkdir(parents=True, exist_ok=True)
+        (self.root / path).write_text(text)
+
+    def says(self, seed: int, step: int, moment: float) -> None:
+        """What the trainer writes."""
+        said = {"step": step, "steps": 8, "reward": 0.5, "time": moment}
+        self.touch(f"state/gapo/seed-{seed}/progress.json", json.dumps(said))
+
+    def runs(self) -> list[progress.Run]:
+        """State of both runs."""
+        return progress.read_runs(self.root, {"gapo": [0, 1]}, {"gapo": 8}, ["test"])
+
+
+@pytest.fixture
+def results(tmp_path: Path) -> Results:
+    """Nothing done yet."""
+    return Results(tmp_path)
+
+
+def test_a_run_goes_from_waiting_to_evaluated(results: Results) -> None:
+    now = time.time()
+    seen = [results.runs()[0].state]
+    results.touch("state/gapo/seed-0/progress.json", "{")  # caught in the middle of being written
+    seen.append(results.runs()[0].state)
+    results.says(0, 4, now)
+    seen.append(results.runs()[0].state)
+    results.touch("runs/gapo/seed-0/checkpoints.parquet")
+    seen.append(results.runs()[0].state)
+    results.touch("evals/gapo/seed-0/test/samples.parquet")
+    seen.append(results.runs()[0].state)
+    assert seen == ["waiting", "waiting", "step 4 of 8", "trained", "evaluated"]
+
+
+def test_a_silent_trainer_is_shown_with_its_last_sign(results: Results) -> None:
+    results.says(0, 4, time.time() - 3600)
+    assert "step 4 of 8, silent since" in status.cell(results.runs()[0], time.time())
+    assert "silent" not in status.cell(results.runs()[1], time.time())
+
+
+def test_expected_end_follows_the_pace(results: Results) -> None:
+    begun = results.runs()
+    assert progress.remaining_seconds(results.root, begun, begun, 10.0) is None
+    results.says(0, 4, time.time())
+    # 4 of 16 steps in 10 s: 30 s to go
+    assert progress.remaining_seconds(results.root, results.runs(), begun, 10.0) == pytest.approx(30.0)
+    results.touch("runs/gapo/seed-0/checkpoints.parquet")
+    results.touch("benchmarks/train/gapo-0.tsv", "s\th:m:s\n20.0\t0:00:20\n")
+    results.touch("benchmarks/sample_checkpoints/gapo-0-test.tsv", "s\th:m:s\n5.0\t0:00:05\n")
+    # sampling a run takes as long as 2 steps: 8 of 20 steps in 20 s
+    assert progress.remaining_seconds(results.root, results.runs(), begun, 20.0) == pytest.approx(30.0)
+
+
+def test_the_line_names_what_is_going(results: Results) -> None:
+    begun = results.runs()
+    results.says(1, 4, time.time())
+    text = progress.line(results.root, results.runs(), begun, 60.0, time.time())
+    assert text.startswith(
+        "0 of 2 runs trained, 0 evaluated; going: gapo seed 1 step 4 of 8 (reward 0.50); runs end about"
+    )
+    assert text.endswith("in 3 min")
+
+
+def test_following_prints_when_something_changed(results: Results) -> None:
+    stream = io.StringIO()
+    progress.follow(results.root, {"gapo": [0, 1]}, {"gapo": 8}, ["test"], seconds=0.05, stream=stream)
+    time.sleep(0.4)
+    results.touch("runs/gapo/seed-0/checkpoints.parquet")
+    deadline = time.time() + 10
+    while "1 of 2" not in stream.getvalue() and time.time() < deadline:
+        time.sleep(0.05)
+    lines = stream.getvalue().splitlines()
+    assert sum("0 of 2 runs trained" in line for line in lines) == 1
+    assert "1 of 2 runs trained" in lines[1]
+
+
+def test_failures_are_those_of_this_run(tmp_path: Path) -> None:
+    logs = {"new": "x\narmslength: no hub\n", "bug": "Traceback (most recent call last)\nKeyError: 1\n", "fine": "ok\n"}
+    for name, text in logs.items():
+        path = tmp_path / "logs/train" / f"{name}.log"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    old = tmp_path / "logs/old.log"
+    old.write_text("armslength: long ago\n")
+    os.utime(old, (1e9, 1e9))
+    lines = progress.failures(tmp_path)
+    assert [line.partition(": ")[2] for line in lines] == ["KeyError: 1", "no hub"]
+
+
+@pytest.mark.parametrize(("visible", "number"), [("", 0), ("-1", 0), ("0", 1), ("0,3", 2)])
+def test_gpus_that_may_be_used(visible: str, number: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
+    assert progress.gpus_here() == number
+
+
+def test_gpus_are_device_nodes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    monkeypatch.setattr(progress, "DEVICES", tmp_path)
+    for name in ("nvidia0", "nvidia1", "nvidiactl", "nvidia-uvm"):
+        (tmp_path / name).touch()
+    assert progress.gpus_here() == 2
