@@ -5,30 +5,15 @@ snakemake --cores all --configfile studies/NAME.yaml         another study (it r
 snakemake --profile slurm                                    on a Slurm cluster
 """
 
-import os
-import shlex
-import sys
-
-from snakemake.settings.types import DeploymentMethod
-
 if not workflow.overwrite_configfiles:
 
     configfile: f"{workflow.basedir}/config.yaml"
 
 
-def shell_prefix():
-    """Jobs import the package from here, and run in the Python that runs Snakemake unless conda brings one of its own."""
-    exports = {"PYTHONPATH": str(workflow.basedir)}
-    if DeploymentMethod.CONDA not in workflow.deployment_settings.deployment_method:
-        exports["PATH"] = os.path.dirname(sys.executable)
-    text = "".join(f"export {name}={shlex.quote(value)}${{{name}:+:${name}}}; " for name, value in exports.items())
-    return text.replace("{", "{{").replace("}", "}}")  # the prefix is itself formatted
+include: "rules/common.smk"
 
 
 shell.prefix(shell_prefix())
-
-
-include: "rules/common.smk"
 
 
 rule all:
@@ -48,3 +33,7 @@ include: "rules/report.smk"
 
 onstart:
     begin()
+
+
+onerror:
+    print(*progress.failures(ROOT), sep="\n", file=sys.stderr)

@@ -21,7 +21,7 @@ rule list_runs:
         "../envs/analyse.yaml"
     threads: 1
     params:
-        settings=constant(RECORDED),
+        settings=constant(RECORDED | {"benchmarks": SAMPLED}),
         code=code("list_runs"),
     shell:
         "python -m workflow_scripts.stages.list_runs"

@@ -1,7 +1,11 @@
 # The study, and the functions that hand each rule its settings and the digest of its code.
 
+import os
+import shlex
 import sys
 from pathlib import Path
+
+from snakemake.settings.types import DeploymentMethod
 
 from workflow_scripts import settings as of
 from workflow_scripts.commands import plan, progress, unlock
@@ -38,6 +42,16 @@ wildcard_constraints:
     repeat="[0-9]+",
     step="[0-9]+",
     benchmark="[A-Za-z0-9][A-Za-z0-9_-]*",
+
+
+def shell_prefix():
+    """Jobs import the package from here, and run in the Python that runs Snakemake unless conda brings one of its own."""
+    exports = {"PYTHONPATH": str(workflow.basedir)}
+    if DeploymentMethod.CONDA not in workflow.deployment_settings.deployment_method:
+        exports["PATH"] = os.path.dirname(sys.executable)
+    text = "set -euo pipefail; "
+    text += "".join(f"export {name}={shlex.quote(value)}${{{name}:+:${name}}}; " for name, value in exports.items())
+    return text.replace("{", "{{").replace("}", "}}")  # the prefix is itself formatted
 
 
 def begin():

@@ -212,7 +212,6 @@ def records(study: Study, reward_version: int) -> Settings:
         "success_threshold": study.training.success_threshold,
         "reward_version": reward_version,
         "differs_only_in_bounds": [arm for arm in runs if study.differs_only_in_bounds(arm)],
-        "benchmarks": study.sampled,
         "allow_missing": study.allow_missing,
     }
 

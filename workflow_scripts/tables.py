@@ -18,6 +18,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
@@ -234,13 +235,15 @@ def file_sha256(path: str | Path) -> str:
 
 
 def _content_digest(data: pa.Table) -> str:
-    plain = data.replace_schema_metadata(None).combine_chunks()
-    digest = hashlib.sha256(str(plain.schema.remove_metadata()).encode())
-    sink = pa.BufferOutputStream()
-    plain = plain.cast(pa.schema([pa.field(f.name, f.type) for f in plain.schema]))
-    with pa.ipc.new_stream(sink, plain.schema) as stream:
-        stream.write_table(plain, max_chunksize=1 << 20)
-    digest.update(sink.getvalue())
+    """Digest of the rows alone: not of metadata, chunks, or what happens to lie in memory under a null."""
+    digest = hashlib.sha256(str(data.schema.remove_metadata()).encode())
+    for field, column in zip(data.schema, data.columns, strict=True):
+        values = column.drop_null().combine_chunks()
+        sink = pa.BufferOutputStream()
+        with pa.ipc.new_stream(sink, pa.schema([(field.name, field.type)])) as stream:
+            stream.write_table(pa.table({field.name: values}), max_chunksize=1 << 20)
+        digest.update(np.packbits(column.is_valid().to_numpy()).tobytes())
+        digest.update(sink.getvalue())
     return digest.hexdigest()[:16]
 
 

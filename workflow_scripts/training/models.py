@@ -26,7 +26,7 @@ def lora(adapter: dict[str, Any]) -> LoraConfig:
 
 
 def save_checkpoint(model: Any, folder: Path) -> None:
-    """Only what changed, the adapter or else all weights, as safetensors; no path of this machine gets into the files."""
+    """Only what changed, the adapter or else all weights, as safetensors; the files name no path of the machine."""
     for config in getattr(model, "peft_config", {}).values():
         config.base_model_name_or_path = "base"
     model.save_pretrained(folder, safe_serialization=True)

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from workflow_scripts.sampling import Options, stream_seed
-from workflow_scripts.training.trainer import Objective, RolloutPlan
+from workflow_scripts.training.objective import Objective, RolloutPlan
 
 
 def rollout_plan(settings: dict[str, Any]) -> RolloutPlan:
