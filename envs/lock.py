@@ -27,7 +27,7 @@ CHAPTERS = {
         "accelerate", "math-verify", "numpy", "pandas", "peft", "pyarrow", "safetensors", "tokenizers", "torch",
         "transformers",
     ],
-    "analyse": ["numpy", "pandas", "pyarrow", "scipy", "statsmodels"],
+    "analyse": ["numpy", "pandas", "pyarrow", "scipy", "statsmodels", "torch"],
     "report": ["altair", "jinja2", "numpy", "pandas", "pyarrow", "vl-convert-python"],
 }  # fmt: skip
 

@@ -23,7 +23,7 @@ training: {steps: 8, checkpoints: [4, 8], learning_rate: 3.0e-4}
 arms:
   fixed: {preset: gspo_asym, eps_low: 3.0e-3, eps_high: 5.0e-3}
   gapo: {preset: gapo_seq, eps_low: 3.0e-3, eps_high_max: 5.0e-3}
-  late: {same_as: gapo, branch_from: {arm: fixed, step: 4}}
+  late: {same_as: gapo, eps_high_max: 2.0e-2, branch_from: {arm: fixed, step: 4}}
 baseline: fixed
 seeds: 2
 evaluation:

@@ -3,6 +3,7 @@ evaluation."""
 
 import json
 from pathlib import Path
+from typing import Any
 
 from transformers import PreTrainedTokenizerBase
 
@@ -11,7 +12,7 @@ class PromptError(Exception):
     """The tokenizer cannot make prompts of this family; one line for the user."""
 
 
-def _families() -> dict[str, dict[str, str]]:
+def _families() -> dict[str, dict[str, Any]]:
     return json.loads(Path(__file__).with_name("prompts.json").read_text(encoding="utf-8"))
 
 
@@ -26,8 +27,10 @@ def encode(tokenizer: PreTrainedTokenizerBase, questions: list[str], family: str
         return tokenizer(texts)["input_ids"]
     if tokenizer.chat_template is None:
         raise PromptError(f"model.prompt_family: {family}: the tokenizer has no chat template; use plain or base")
-    system = [{"role": "system", "content": form["system"]}] if form["system"] else []
-    chats = [[*system, {"role": "user", "content": text}] for text in texts]
+    before = [{"role": "system", "content": form["system"]}] if form["system"] else []
+    for question, answer in form.get("examples", []):
+        before += [{"role": "user", "content": question}, {"role": "assistant", "content": answer}]
+    chats = [[*before, {"role": "user", "content": text}] for text in texts]
     return tokenizer.apply_chat_template(chats, add_generation_prompt=True, tokenize=True, return_dict=True)[
         "input_ids"
     ]

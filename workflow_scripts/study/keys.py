@@ -3,6 +3,7 @@
 import json
 import re
 from collections.abc import Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import (
@@ -36,6 +37,7 @@ SURROGATES = _axis("objectives.surrogate")
 AGGREGATIONS = tuple(name.replace("_", "-") for name in _axis("objectives.aggregation"))
 SCALES = tuple(name for name, keys in _axis("objectives.advantage").items() if not keys)
 POLICY_KEYS = tuple(dict.fromkeys(key for axis in (POLICIES, SURROGATES) for keys in axis.values() for key in keys))
+PROMPT_FAMILIES = tuple(json.loads((Path(__file__).parents[1] / "sampling" / "prompts.json").read_text("utf-8")))
 REQUIRED_KEYS = {
     name: required
     for module in ("objectives.bounds", "objectives.surrogate")
@@ -186,9 +188,7 @@ class Model(Part):
     revision: Text | None = None
     dtype: Annotated[str, OneOf(("float32", "bfloat16"))] = "float32"
     adapter: Adapter | None = None
-    prompt_family: Annotated[
-        str, OneOf(("plain", "chat", "qwen-math", "llama-3", "r1-distill", "qwen-instruct", "base"))
-    ] = "plain"
+    prompt_family: Annotated[str, OneOf(PROMPT_FAMILIES)] = "plain"
 
 
 class TrainSet(Part):
