@@ -20,7 +20,7 @@ rule prepare_base:
     threads: 1
     params:
         settings=constant(of.prepare_base(STUDY)),
-        code=code("prepare_base"),
+        code=code("prepare_base", cut=() if STUDY.model.source == "embedded" else ("training.warm_start", "benchmarks")),
     shell:
         "python -m workflow_scripts.stages.prepare_base"
         " --settings {params.settings:q}"

@@ -36,7 +36,7 @@ COMPUTE = of.canonical(STUDY.compute.model_dump() | {"data_dir": STUDY.data_dir}
 
 
 wildcard_constraints:
-    study="[A-Za-z0-9][A-Za-z0-9_-]*",
+    study=STUDY.study,
     arm="[A-Za-z0-9][A-Za-z0-9_-]*",
     seed="[0-9]+",
     repeat="[0-9]+",

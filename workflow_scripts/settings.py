@@ -5,7 +5,10 @@ never null, so that a key that joins the study later leaves old results valid.
 """
 
 import json
+from contextlib import suppress
 from functools import lru_cache
+from importlib.metadata import PackageNotFoundError, version
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -31,20 +34,20 @@ def _local_sha256(path: Path) -> str | None:
     return file_sha256(path) if path.is_file() else None
 
 
-def _recorded_sha256(result: Path) -> str | None:
+def _recorded_set(result: Path) -> Settings:
     """What an existing result says it was read from: where the file itself is not here, its result stays valid."""
     from workflow_scripts.tables import TableError, provenance
 
     try:
-        return provenance(result).get("settings", {}).get("set", {}).get("sha256")
+        return provenance(result).get("settings", {}).get("set", {})
     except TableError:  # missing or damaged: it proves nothing
-        return None
+        return {}
 
 
 def _local_file(study: Study, path: str | None, result: Path) -> Settings:
     assert path is not None  # the study checks it
-    folder = Path(study.data_dir) if study.data_dir else Path()
-    return _set(source="local", path=path, sha256=_local_sha256(folder / path) or _recorded_sha256(result))
+    folder = Path(study.data_dir or "").expanduser()
+    return _set(source="local", path=path, sha256=_local_sha256(folder / path) or _recorded_set(result).get("sha256"))
 
 
 def problem_set(study: Study, name: str, result: Path) -> Settings:
@@ -58,7 +61,9 @@ def problem_set(study: Study, name: str, result: Path) -> Settings:
     if "generated" in known.sources:
         return _set(name=known.benchmark, split=known.split, source="generated")
     hub = known.hub
-    if hub is None or (known.file is not None and study.data_dir is not None):
+    # without data_dir a result that came from a local file stays what it is
+    local = study.data_dir is not None or _recorded_set(result).get("source") == "local"
+    if hub is None or (known.file is not None and local):
         place = _local_file(study, known.file, result)
     else:
         place = _set(source="hub", path=hub.path, config=hub.config, revision=hub.revision, hub_split=hub.split)
@@ -102,9 +107,41 @@ def _model(study: Study) -> Settings:
 
 
 def prepare_base(study: Study) -> Settings:
-    """Which base model."""
+    """Which base model; what can change under the same name is told apart by a version or by its files."""
     model = study.model
-    return {"model": _set(source=model.source, name=model.name, revision=model.revision, dtype=model.dtype)}
+    found = None
+    if model.source == "pypi" and model.name:
+        with suppress(PackageNotFoundError):
+            found = version(model.name)
+    elif model.source == "local" and model.name:
+        found = _folder_digest(Path(model.name).expanduser())
+    return {
+        "model": _set(source=model.source, name=model.name, revision=model.revision, dtype=model.dtype, found=found)
+    }
+
+
+def _folder_digest(folder: Path) -> str | None:
+    """Digest of a model folder: names and sizes of its files, and the content of the small ones (weights are not read
+    on every call)."""
+    from workflow_scripts.tables import text_digest
+
+    files = sorted(path for path in folder.rglob("*") if path.is_file())
+    lines = [
+        f"{path.relative_to(folder)} {path.stat().st_size} {_local_sha256(path) if path.stat().st_size < 1e6 else ''}"
+        for path in files
+    ]
+    return text_digest("\n".join(lines)) if files else None
+
+
+def _reward_source(reward: str) -> str | None:
+    """sha256 of the module of the user's own reward, so that an edit of it trains again."""
+    if ":" not in reward:
+        return None
+    try:
+        spec = find_spec(reward.partition(":")[0])
+    except (ImportError, ValueError):  # the run says what is wrong with it
+        return None
+    return _local_sha256(Path(spec.origin)) if spec and spec.origin else None
 
 
 def train(study: Study, arm: str, seed: int, reward_version: int) -> Settings:
@@ -119,6 +156,7 @@ def train(study: Study, arm: str, seed: int, reward_version: int) -> Settings:
         rollout=resolved.rollout.model_dump(exclude_none=True),
         training=training,
         reward_version=reward_version,
+        reward_source=_reward_source(training["reward"]),
         branch=branch,
     )
 

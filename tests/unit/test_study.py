@@ -305,8 +305,8 @@ def test_a_new_policy_needs_no_change_here(tmp_path: Path) -> None:
     ("changes", "here", "words"),
     [
         ({}, 0, None),
-        ({"compute.gpus": 2}, 2, None),
-        ({"compute.gpus": 2}, 1, "compute.gpus: 2: at most 1"),
+        ({"compute.gpus": 1}, 1, None),
+        ({"compute.gpus": 1}, 0, "compute.gpus: 1: at most 0"),
         ({"compute.device": "cuda"}, 0, "compute.device: 'cuda': auto or cpu"),
         ({"compute.device": "cuda"}, 1, None),
     ],

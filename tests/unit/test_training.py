@@ -50,6 +50,8 @@ class Run:
         kind: type[Trainer] = Trainer,
         reward: Callable[..., list[float]] = half_right,
         identity: str = "a",
+        branches: tuple[int, ...] = (),
+        adapter: dict[str, Any] | None = None,
         **training: Any,
     ) -> None:
         torch.set_num_threads(1)
@@ -71,7 +73,13 @@ class Run:
         self.folder = folder
         self.state = StateFolder(folder / "state", identity)
         self.keeper = callbacks.Keeper(
-            folder, settings["training"]["checkpoints"], {}, self.state, self.recorder, plan.updates_per_batch, True
+            folder,
+            settings["training"]["checkpoints"],
+            branches,
+            self.state,
+            self.recorder,
+            plan.updates_per_batch,
+            True,
         )
         self.trainer = kind(
             model=model,
@@ -79,6 +87,7 @@ class Run:
             reward_funcs=reward,
             train_dataset=Dataset.from_list(rows),
             processing_class=tokenizer,
+            peft_config=models.lora(adapter) if adapter else None,
             callbacks=[self.keeper],
             objective=setup.make_objective(objective, settings["training"]["beta"]),
             plan=plan,
@@ -210,7 +219,7 @@ def test_arms_with_the_same_seed_see_the_same_prompts_and_first_rollouts(tmp_pat
 def test_a_resumed_run_equals_an_undisturbed_one(tmp_path: Path) -> None:
     whole = Run(tmp_path / "whole").train()
     half = Run(tmp_path / "cut", steps=4, checkpoints=[4]).train()
-    saved = half.state.newest(8, [4, 8], half.folder)
+    saved = half.state.newest(8, [4, 8], [], half.folder)
     assert saved is not None and saved[1]["step"] == 4
     rest = Run(tmp_path / "cut")
     rest.recorder.load(saved[0])
@@ -223,16 +232,59 @@ def test_a_resumed_run_equals_an_undisturbed_one(tmp_path: Path) -> None:
 
 def test_a_state_is_refused_when_it_is_another_runs_or_half_written_or_lost_its_checkpoint(tmp_path: Path) -> None:
     run = Run(tmp_path, steps=4, checkpoints=[4]).train()
-    assert run.state.newest(8, [4], tmp_path) is not None
-    assert StateFolder(tmp_path / "state", "b").newest(8, [4], tmp_path) is None
-    assert run.state.newest(8, [2, 4], tmp_path) is None  # a checkpoint is asked for that the saved run did not keep
+    assert run.state.newest(8, [4], [], tmp_path) is not None
+    assert StateFolder(tmp_path / "state", "b").newest(8, [4], [], tmp_path) is None
+    assert run.state.newest(8, [4], [4], tmp_path) is None  # no branch state was left there
+    assert (
+        run.state.newest(8, [2, 4], [], tmp_path) is None
+    )  # a checkpoint is asked for that the saved run did not keep
     weights = tmp_path / "checkpoints" / "step-4" / "model.safetensors"
     content = weights.read_bytes()
     weights.write_bytes(content[:-1])
-    assert run.state.newest(8, [4], tmp_path) is None
+    assert run.state.newest(8, [4], [], tmp_path) is None
     weights.write_bytes(content)
-    (tmp_path / "state" / "checkpoint-4" / "state.json").unlink()
-    assert run.state.newest(8, [4], tmp_path) is None
+    (run.state.folder / "checkpoint-4" / "state.json").unlink()
+    assert run.state.newest(8, [4], [], tmp_path) is None
+
+
+def test_equal_states_for_branches_are_equal_files(tmp_path: Path) -> None:
+    one, other = (
+        Run(tmp_path / name, micro_batch=micro_batch, steps=4, checkpoints=[4], branches=(4,)).train()
+        for name, micro_batch in (("a", 8), ("b", 8))
+    )
+    packed = one.state.branch_state(4).read_bytes()
+    assert packed == other.state.branch_state(4).read_bytes()
+    assert str(tmp_path).encode() not in packed
+    assert one.state.newest(8, [4], [4], one.folder) is not None
+
+
+def test_lora_checkpoints_hold_the_adapter_alone_and_are_equal_files(tmp_path: Path) -> None:
+    adapter = {"rank": 2, "alpha": 4, "targets": ["q_proj", "v_proj", "o_proj"]}
+    one, other = (Run(tmp_path / name, adapter=adapter).train() for name in "ab")
+    assert one.keeper.manifest == other.keeper.manifest
+    assert {Path(row["file"]).name for row in one.keeper.manifest} == {
+        "adapter_config.json",
+        "adapter_model.safetensors",
+    }
+    text = (one.folder / "checkpoints" / "step-8" / "adapter_config.json").read_text()
+    assert str(tmp_path) not in text and '"base"' in text
+    base, _ = models.load_base(one.folder / "base", "float32")
+    before = weights_hash(base, trainable=True)
+    loaded = models.load_checkpoint(base, one.folder / "checkpoints" / "step-8", "float32")
+    assert weights_hash(models.load_base(one.folder / "base", "float32")[0], trainable=True) == before
+    ids = torch.tensor([[5, 6, 7]])
+    torch.testing.assert_close(loaded(ids).logits, one.trainer.model.eval()(ids).logits)
+
+
+def test_of_a_shipped_generation_config_only_special_tokens_stay(tmp_path: Path) -> None:
+    tokenizer = warm_start.word_tokenizer(word_problems.vocabulary())
+    model = warm_start.small_llama(tokenizer, seed=0)
+    model.generation_config.repetition_penalty = 1.3
+    model.save_pretrained(tmp_path)
+    tokenizer.save_pretrained(tmp_path)
+    loaded, _ = models.load_base(tmp_path, "float32")
+    assert loaded.generation_config.repetition_penalty in (None, 1.0)
+    assert loaded.generation_config.eos_token_id == tokenizer.eos_token_id
 
 
 def test_a_reward_that_is_no_number_stops_the_run(tmp_path: Path) -> None:

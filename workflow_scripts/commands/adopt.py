@@ -156,7 +156,8 @@ def move_aside(verdicts: list[Verdict], root: Path) -> Path | None:
         if verdict.kind not in (STALE, BELOW):
             continue
         for path in map(Path, verdict.outputs):
-            beside = path.with_suffix("")  # checkpoints.parquet lists the files of checkpoints/
+            # checkpoints.parquet lists the files of checkpoints/, base/manifest.parquet those of base/model/
+            beside = path.with_name("model") if path.name == "manifest.parquet" else path.with_suffix("")
             for old in (path, beside) if beside.is_dir() and path.suffix == ".parquet" else (path,):
                 if old.exists():
                     new = aside / old.relative_to(root)

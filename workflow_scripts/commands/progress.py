@@ -1,5 +1,6 @@
 """Where the runs of a study stand, read from files alone, and the line that says so while Snakemake works."""
 
+import contextlib
 import json
 import os
 import sys
@@ -80,7 +81,7 @@ def _mean_seconds(folder: Path) -> float | None:
     seconds = []
     for path in folder.glob("*.tsv"):
         lines = path.read_text(encoding="utf-8").splitlines()
-        if len(lines) > 1:
+        with contextlib.suppress(IndexError, ValueError):  # just being written
             seconds.append(float(lines[1].split("\t")[0]))
     return sum(seconds) / len(seconds) if seconds else None
 
@@ -107,7 +108,7 @@ def remaining_seconds(root: Path, runs: Sequence[Run], begun: Sequence[Run], ela
 
 def line(root: Path, runs: Sequence[Run], begun: Sequence[Run], elapsed: float, now: float) -> str:
     """One line: runs done, which are going and how far, expected end."""
-    going = [run for run in runs if run.last_sign]
+    going = [run for run in runs if run.last_sign and run.last_sign > now - elapsed]  # not one that died before
     text = f"{sum(run.trained for run in runs)} of {len(runs)} runs trained"
     text += f", {sum(run.state == 'evaluated' for run in runs)} evaluated"
     if going:

@@ -30,6 +30,19 @@ class Verdict:
 Grader = Callable[[str, str, bool], Verdict]
 
 
+class RewardVersionError(Exception):
+    """A run is held to another version of the reward than this code has; one line for the user."""
+
+
+def hold_to(pinned: int) -> None:
+    """Raises RewardVersionError unless the code's version is the one that a study's runs are held to."""
+    if pinned != REWARD_VERSION:
+        raise RewardVersionError(
+            f"training.reward: the study's runs are held to reward version {pinned}, this code has {REWARD_VERSION}; "
+            "run with --config retrain_on_reward_change=true (all runs are trained again), or with the older code"
+        )
+
+
 def names() -> tuple[str, ...]:
     """Names of the graders."""
     return tuple(sorted(module.name for module in iter_modules(__path__)))

@@ -16,6 +16,17 @@ def holdout(job: Job) -> pa.Table:
     return rows.slice(0, job.settings.get("problems") or rows.num_rows)
 
 
+def base_folder(job: Job) -> Path:
+    """Where the base model lies, its files checked against the manifest."""
+    manifest = Path(job.input("base"))
+    for row in tables.read(manifest, tables.MANIFEST).to_pylist():
+        file = manifest.parent / row["file"]
+        if not file.is_file() or tables.file_sha256(file) != row["sha256"]:
+            what = "is missing" if not file.is_file() else "is not the one of the manifest"
+            raise StageError(f"{file} {what}; delete {manifest} to have the base made again")
+    return manifest.parent / "model"
+
+
 def base_model(job: Job) -> tuple[Any, Any]:
     """The base model and its tokenizer, on the device of this job."""
     import torch
@@ -25,10 +36,7 @@ def base_model(job: Job) -> tuple[Any, Any]:
 
     logging.disable_progress_bar()
     torch.set_num_threads(job.compute["threads"])
-    folder = Path(job.input("base")).parent / "model"
-    if not (folder / "config.json").exists():
-        raise StageError(f"{folder}: the base weights are missing; delete {job.input('base')} to have them made again")
-    model, tokenizer = models.load_base(folder, job.settings["model"]["dtype"])
+    model, tokenizer = models.load_base(base_folder(job), job.settings["model"]["dtype"])
     return model.to(device(job)).eval(), tokenizer
 
 

@@ -1,7 +1,7 @@
 """Grade every reference answer against itself; a problem whose answer does not grade itself correct is dropped."""
 
 from workflow_scripts import grading, tables
-from workflow_scripts.stages._command import Job, run
+from workflow_scripts.stages._command import Job, StageError, run
 
 LIBRARIES = ()
 
@@ -14,6 +14,11 @@ _REASONS = {
 
 def main(job: Job) -> None:
     name = job.settings["grader"]
+    if "reward_version" in job.settings:  # the train set
+        try:
+            grading.hold_to(job.settings["reward_version"])
+        except grading.RewardVersionError as error:
+            raise StageError(str(error)) from None
     grade = grading.grader(name)
     rows = []
     for problem in tables.read(job.input("problems"), tables.PROBLEMS).to_pylist():

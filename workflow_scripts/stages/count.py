@@ -25,21 +25,35 @@ def _present(paths: Iterable[str], allow_missing: bool) -> list[str]:
     return [path for path in paths if path not in missing]
 
 
+def _made_with(footer: dict) -> dict[str, object]:
+    """What all seeds of an arm must share. A branch starts from the run of its own seed: its inputs do differ."""
+    settings = {key: value for key, value in footer.get("settings", {}).items() if key != "seed"}
+    return {
+        "code": footer.get("code"),
+        "settings": settings,
+        "inputs": None if "branch" in settings else footer.get("inputs"),
+    }
+
+
 def _check_provenance(job: Job) -> None:
-    """Seeds of an arm ran the same code, all arms the same libraries; else a difference is not the arm's."""
+    """Seeds of an arm ran the same code and settings from the same files, all arms the same libraries; else a
+    difference is not the arm's."""
     first_of_all: tuple[str, dict] | None = None
     for arm, seeds in job.settings["runs"].items():
         paths = [f"{job.root}/runs/{arm}/seed-{seed}/checkpoints.parquet" for seed in seeds]
-        first: tuple[str, str] | None = None
+        first: tuple[str, dict] | None = None
         for path in job.inputs["checkpoints"]:
             if path not in paths:
                 continue
             footer = tables.provenance(path)
-            first = first or (path, footer.get("code", ""))
+            made = _made_with(footer)
+            first = first or (path, made)
             first_of_all = first_of_all or (path, footer.get("libraries", {}))
-            if footer.get("code", "") != first[1]:
+            other_kinds = [kind for kind in made if made[kind] != first[1][kind]]
+            if other_kinds:
                 raise StageError(
-                    f"{path} and {first[0]} were trained with different code; delete the older run, it will run again"
+                    f"{path} and {first[0]} were trained with different {' and '.join(other_kinds)}; delete the older "
+                    "run, it will run again"
                 )
             ours, other = footer.get("libraries", {}), first_of_all[1]
             different = [name for name in sorted({*ours, *other}) if ours.get(name) != other.get(name)]

@@ -1,6 +1,7 @@
 """Put the base model and its tokenizer into base/model as safetensors: warm-started, downloaded, or taken from disk."""
 
 import importlib.util
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -62,9 +63,12 @@ def _from_package(name: str, dtype: Any) -> tuple[Any, Any]:
 def _from_hub_or_disk(source: str, name: str, revision: str | None, dtype: Any) -> tuple[Any, Any]:
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
+    if source == "local" and not Path(name).is_dir():
+        raise StageError(f"model.name: {name}: no such folder")
+    where = {"revision": revision, "local_files_only": source == "local"}
     try:
-        model = AutoModelForCausalLM.from_pretrained(name, revision=revision, dtype=dtype)
-        return model, AutoTokenizer.from_pretrained(name, revision=revision)
+        model = AutoModelForCausalLM.from_pretrained(name, dtype=dtype, **where)
+        return model, AutoTokenizer.from_pretrained(name, **where)
     except (OSError, ValueError) as error:
         cause = str(error).strip().splitlines()[0]
         hint = (
@@ -96,7 +100,8 @@ def main(job: Job) -> None:
     tokenizer.padding_side = "left"
     folder = Path(job.output("manifest")).parent / "model"
     tokenizer.clean_up_tokenization_spaces = False
-    model.to(dtype).save_pretrained(folder, safe_serialization=True)
+    shutil.rmtree(folder, ignore_errors=True)  # files of another model would be taken for this one's
+    model.to(dtype).save_pretrained(folder)
     tokenizer.save_pretrained(folder)
     job.write("manifest", tables.MANIFEST, state.folder_rows(folder, folder.parent))
 

@@ -1,11 +1,14 @@
 """Train one arm with one seed, from its last resumable state if there is one."""
 
 import importlib
+import os
+import shutil
 from pathlib import Path
 from typing import Any
 
 from workflow_scripts import tables
 from workflow_scripts.stages._command import Job, StageError, run
+from workflow_scripts.stages._sampling import base_folder, device
 
 LIBRARIES = ("torch", "transformers", "trl", "peft", "accelerate", "tokenizers")
 
@@ -19,18 +22,28 @@ def _user_reward(name: str) -> Any:
         raise StageError(f"training.reward: {name}: {error}") from None
 
 
-def _grader(name: str) -> Any:
-    return None if ":" in name else importlib.import_module("workflow_scripts.grading").grader(name)
+def _grader(name: str, version: int) -> Any:
+    """The grader of that name, if the code is of the version that the run is held to; None for a user's function."""
+    grading = importlib.import_module("workflow_scripts.grading")
+    if ":" in name:
+        return None
+    try:
+        grading.hold_to(version)
+    except grading.RewardVersionError as error:
+        raise StageError(str(error)) from None
+    return grading.grader(name)
 
 
 def _log_rows(history: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """The trainer's log without times (they would make equal runs differ)."""
-    timed = ("time", "runtime", "per_second", "mfu")
+    """The trainer's log without what differs between equal runs: times, and sums that start anew when a run resumes."""
+    uneven = ("time", "per_second", "mfu", "train_loss", "total_flos")
     return [
         {"step": entry["step"], "metric": name, "value": float(value)}
         for entry in history
         for name, value in sorted(entry.items())
-        if name not in ("step", "epoch") and isinstance(value, (int, float)) and not any(word in name for word in timed)
+        if name not in ("step", "epoch")
+        and isinstance(value, (int, float))
+        and not any(word in name for word in uneven)
     ]
 
 
@@ -39,6 +52,7 @@ def main(job: Job) -> None:
     from datasets import Dataset
     from transformers.utils import logging
 
+    from workflow_scripts.sampling.prompts import PromptError, encode
     from workflow_scripts.training import callbacks, models, setup, state
     from workflow_scripts.training.records import Recorder
     from workflow_scripts.training.trainer import Trainer, TrainingError, configure
@@ -65,14 +79,20 @@ def main(job: Job) -> None:
         state.identity(settings, job.code, job.provenance["inputs"]),
     )
     recorder = Recorder(plan.group_size, plan.updates_per_batch, plan.minibatches)
-    branch_states = {int(Path(p).stem.rpartition("-")[2]): Path(p) for p in job.outputs.get("branch_states", [])}
+    branches = {int(Path(p).stem.rpartition("-")[2]): Path(p) for p in job.outputs.get("branch_states", [])}
     keep_last = job.compute["keep"]["state"] == "last"
     keeper = callbacks.Keeper(
-        run_folder, training["checkpoints"], branch_states, saved, recorder, plan.updates_per_batch, keep_last
+        run_folder, training["checkpoints"], list(branches), saved, recorder, plan.updates_per_batch, keep_last
     )
-    model, tokenizer = models.load_base(Path(job.input("base")).parent / "model", settings["model"]["dtype"])
+    device(job)
+    model, tokenizer = models.load_base(base_folder(job), settings["model"]["dtype"])
     adapter = settings["model"].get("adapter")
-    grade = _grader(training["reward"])
+    grade = _grader(training["reward"], settings["reward_version"])
+    try:
+        encode(tokenizer, chosen["question"].to_pylist()[:1], plan.prompt_family)
+    except PromptError as error:
+        raise StageError(str(error)) from None
+    os.environ.setdefault("TENSORBOARD_LOGGING_DIR", str(job.root / "logs" / "tensorboard" / run_folder.name))
     trainer = Trainer(
         model=model,
         args=configure(str(saved.folder), seed, settings, job.compute, plan),
@@ -91,7 +111,7 @@ def main(job: Job) -> None:
     frozen = state.weights_hash(trainer.model, trainable=False)
 
     resume = None
-    newest = saved.newest(training["steps"], training["checkpoints"], run_folder)
+    newest = saved.newest(training["steps"], training["checkpoints"], list(branches), run_folder)
     if newest is not None:
         resume = str(newest[0])
         recorder.load(newest[0])
@@ -118,17 +138,21 @@ def main(job: Job) -> None:
             rows = rows.set_column(rows.schema.get_field_index("completion"), "completion", [[None] * len(rows)])
         job.write(name, table, rows)
     job.write("trainer_log", tables.TRAINER_LOG, _log_rows(trainer.state.log_history))
+    for step, target in branches.items():
+        target.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(saved.branch_state(step), target)
+    kept = [row for row in keeper.manifest if row["step"] in training["checkpoints"]]  # a longer past may hold more
     job.write(
         "checkpoints",
         tables.CHECKPOINTS,
-        sorted(keeper.manifest, key=lambda row: (row["step"], row["file"])),
+        sorted(kept, key=lambda row: (row["step"], row["file"])),
         initial_weights=initial,
         final_weights=state.weights_hash(trainer.model, trainable=True),
         frozen_weights_drift=drift,
         reward_version=settings["reward_version"],
     )
     if keep_last:
-        (saved.folder / "progress.json").unlink(missing_ok=True)
+        (saved.run / "progress.json").unlink(missing_ok=True)
     else:
         saved.remove()
 

@@ -164,6 +164,12 @@ def _branch_faults(study: "Study", name: str, unsound: set[str]) -> Iterator[str
     if arm.branch_from.step not in root.checkpoints:
         allowed = f"a checkpoint of {root.name}: {', '.join(map(str, root.checkpoints))}"
         yield line(f"{path}.step", arm.branch_from.step, allowed)
+    if arm.optimizer == "carry":
+        for key in ("learning_rate", "schedule", "warmup_steps", "trl"):
+            own, before = getattr(arm.training, key), getattr(root.training, key)
+            if own != before:
+                allowed = f"{before}, as {root.name}: the carried optimizer goes on with it; or optimizer: reset"
+                yield line(f"arms.{name}.training.{key}", own, allowed)
     lacking = [seed for seed in arm.seeds if seed not in root.seeds]
     if lacking:
         yield line(f"arms.{name}.seeds", lacking, f"seeds of {root.name}, from which it branches: {root.seeds}")

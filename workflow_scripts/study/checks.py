@@ -203,6 +203,8 @@ def _compute(study: "Study") -> Iterator[str]:
     compute = study.compute
     if compute.device == "cpu" and compute.gpus:
         yield line("compute.gpus", compute.gpus, "0 with device cpu")
+    if compute.gpus > 1:
+        yield line("compute.gpus", compute.gpus, "0 or 1: one training job on several GPUs is not built yet")
     if compute.engine == "vllm":
         yield line("compute.engine", "vllm", "transformers: sampling with vLLM is not built yet")
 

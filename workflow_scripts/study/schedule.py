@@ -14,13 +14,16 @@ def step_faults(prefix: str, training: Training, updates: int, start: int = 0) -
     multiple = f"a multiple of {updates}, the updates per rollout batch (rollout.minibatches x rollout.epochs)"
     if start:
         multiple += f", after step {start}"
-    if (training.steps - start) % updates or training.steps <= start:
+    if training.steps % updates or training.steps <= start:
         yield line(f"{prefix}training.steps", training.steps, multiple)
     for step in training.checkpoints or ():
         if step > training.steps:
             yield line(f"{prefix}training.checkpoints", step, f"at most training.steps, {training.steps}")
-        elif (step - start) % updates or step <= start:
+        elif step % updates or step <= start:
             yield line(f"{prefix}training.checkpoints", step, multiple)
+    if start % updates:
+        allowed = f"{start}, where the branch starts, is no multiple of {updates}: batches would be out of step"
+        yield line(f"{prefix}rollout", updates, allowed)
     if training.checkpoints and max(training.checkpoints) < training.steps:
         allowed = f"the last one is training.steps, {training.steps}: nothing is kept of the steps after it"
         yield line(f"{prefix}training.checkpoints", training.checkpoints, allowed)

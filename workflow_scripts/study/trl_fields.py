@@ -61,7 +61,8 @@ _REFUSED = (
         (
             "output_dir", "save_strategy", "save_steps", "save_total_limit", "logging_steps", "logging_strategy",
             "eval_strategy", "shuffle_dataset", "disable_dropout", "remove_unused_columns", "resume_from_checkpoint",
-            "push_to_hub",
+            "push_to_hub", "ignore_data_skip", "save_only_model", "auto_find_batch_size", "dataloader_drop_last",
+            "load_best_model_at_end", "num_generations_eval", "full_determinism", "max_prompt_length",
         ),
         _PIPELINE,
     )
@@ -75,7 +76,8 @@ _REFUSED = (
     | dict.fromkeys(
         (
             "top_entropy_quantile", "entropy_coef", "use_adaptive_entropy", "vllm_importance_sampling_correction",
-            "off_policy_mask_threshold", "use_bias_correction_kl", "use_liger_kernel", "multi_objective_aggregation",
+            "off_policy_mask_threshold", "sync_ref_model", "neftune_noise_alpha", "use_bias_correction_kl",
+            "use_liger_kernel", "multi_objective_aggregation",
         ),
         _LOSS,
     )

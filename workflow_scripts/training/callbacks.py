@@ -1,6 +1,8 @@
 """What happens between optimizer steps: checkpoints, resumable state, progress, and an orderly end on SIGTERM."""
 
 import contextlib
+import io
+import json
 import os
 import shutil
 import signal
@@ -23,8 +25,8 @@ PROGRESS_EVERY_SECONDS = 2.0
 class Keeper(TrainerCallback):
     """Keeps what a run must leave behind.
 
-    run_folder: where checkpoints/step-N go; checkpoints: the steps to keep; branch_states: step -> file for the arms
-    that branch off; state: the resumable state, saved at rollout-batch boundaries only, since only there is a resumed
+    run_folder: where checkpoints/step-N go; checkpoints: the steps to keep; branches: steps at which other arms
+    branch off; state: the resumable state, saved at rollout-batch boundaries only, since only there is a resumed
     run equal to an undisturbed one.
     """
 
@@ -32,13 +34,13 @@ class Keeper(TrainerCallback):
         self,
         run_folder: Path,
         checkpoints: list[int],
-        branch_states: dict[int, Path],
+        branches: list[int],
         state: StateFolder,
         recorder: Recorder,
         updates_per_batch: int,
         keep_last: bool,
     ) -> None:
-        self.run_folder, self.checkpoints, self.branch_states = run_folder, checkpoints, branch_states
+        self.run_folder, self.checkpoints, self.branches = run_folder, checkpoints, branches
         self.state, self.recorder, self.updates_per_batch, self.keep_last = (
             state,
             recorder,
@@ -74,9 +76,7 @@ class Keeper(TrainerCallback):
         boundary = step % self.updates_per_batch == 0
         due = time.monotonic() - self._last_state > STATE_EVERY_SECONDS
         last = step == state.max_steps
-        if boundary and (
-            self.terminated or step in self.branch_states or (last and self.keep_last) or (due and not last)
-        ):
+        if boundary and (self.terminated or step in self.branches or (last and self.keep_last) or (due and not last)):
             control.should_save = True
         if boundary and self.terminated and not last:
             control.should_training_stop = True
@@ -89,8 +89,8 @@ class Keeper(TrainerCallback):
             return
         self._last_state = time.monotonic()
         folder = Path(args.output_dir) / f"checkpoint-{state.global_step}"
-        if state.global_step in self.branch_states:
-            _pack(folder, self.branch_states[state.global_step])
+        if state.global_step in self.branches:
+            _pack(folder, self.state.branch_state(state.global_step))
         self.recorder.save(folder)
         self.state.complete(folder, {"step": state.global_step, "checkpoints": self.manifest})
 
@@ -113,19 +113,26 @@ class Keeper(TrainerCallback):
             "time": now,
             "pid": os.getpid(),
         }
-        write_json(self.state.folder / "progress.json", progress)
+        write_json(self.state.run / "progress.json", progress)
 
 
 def _pack(folder: Path, target: Path) -> None:
-    """The state as one file with fixed times, so that equal states are equal files."""
-    target.parent.mkdir(parents=True, exist_ok=True)
+    """What a branch goes on from as one file: weights, optimizer, scheduler, random states, and the step.
+
+    Nothing else (the log, arguments of this machine), and fixed times: equal states are equal files.
+    """
+    course = json.loads((folder / "trainer_state.json").read_text(encoding="utf-8"))
+    course |= {"log_history": [], "train_batch_size": None}
+    contents = {p.name: p.read_bytes() for p in folder.iterdir() if p.suffix in (".safetensors", ".pt", ".pth")}
+    contents |= {"trainer_state.json": json.dumps(course, sort_keys=True).encode()}
+    if (folder / "adapter_config.json").exists():
+        contents["adapter_config.json"] = (folder / "adapter_config.json").read_bytes()
     temporary = target.with_name(f".{target.name}.tmp")
     with tarfile.open(temporary, "w") as archive:
-        for path in sorted(p for p in folder.rglob("*") if p.is_file()):
-            info = archive.gettarinfo(str(path), arcname=path.relative_to(folder).as_posix())
-            info.mtime, info.uid, info.gid, info.uname, info.gname = 0, 0, 0, "", ""
-            with open(path, "rb") as file:
-                archive.addfile(info, file)
+        for name, content in sorted(contents.items()):
+            info = tarfile.TarInfo(name)
+            info.size = len(content)
+            archive.addfile(info, io.BytesIO(content))
     os.replace(temporary, target)
 
 

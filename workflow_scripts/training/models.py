@@ -1,16 +1,23 @@
 """Base weights, tokenizer and adapters from disk."""
 
+import json
 from pathlib import Path
 from typing import Any
 
 import torch
 from peft import LoraConfig, PeftModel
-from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedTokenizerBase
+from transformers import AutoModelForCausalLM, AutoTokenizer, GenerationConfig, PreTrainedTokenizerBase
 
 
 def load_base(folder: Path, dtype: str) -> tuple[Any, PreTrainedTokenizerBase]:
-    """The base model and its tokenizer."""
+    """The base model and its tokenizer.
+
+    Of its generation config only the special tokens stay: `generate` would take every other field a study does not set
+    (a repetition penalty, say) from there, and rollouts would not come from the policy whose ratio is taken.
+    """
     model = AutoModelForCausalLM.from_pretrained(folder, dtype=getattr(torch, dtype), local_files_only=True)
+    tokens = ("bos_token_id", "eos_token_id", "pad_token_id")
+    model.generation_config = GenerationConfig(**{name: getattr(model.generation_config, name) for name in tokens})
     return model, AutoTokenizer.from_pretrained(folder, local_files_only=True)
 
 
@@ -27,10 +34,16 @@ def lora(adapter: dict[str, Any]) -> LoraConfig:
 
 def save_checkpoint(model: Any, folder: Path) -> None:
     """Only what changed, the adapter or else all weights, as safetensors; the files name no path of the machine."""
-    for config in getattr(model, "peft_config", {}).values():
-        config.base_model_name_or_path = "base"
-    model.save_pretrained(folder, safe_serialization=True)
+    if not isinstance(model, PeftModel):
+        model.save_pretrained(folder)
+        return
+    model.save_pretrained(folder, save_embedding_layers=False)  # they are never trained; asking would ask the hub
     (folder / "README.md").unlink(missing_ok=True)
+    path = folder / "adapter_config.json"
+    config = json.loads(path.read_text(encoding="utf-8")) | {"base_model_name_or_path": "base"}
+    if isinstance(config["target_modules"], list):  # peft writes a set, in an order that changes from run to run
+        config["target_modules"].sort()
+    path.write_text(json.dumps(config, indent=2, sort_keys=True) + "\n", encoding="utf-8")
 
 
 def load_checkpoint(base: Any, folder: Path, dtype: str) -> Any:

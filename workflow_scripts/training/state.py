@@ -1,11 +1,13 @@
 """The resumable state of a training run, and the checkpoints it leaves.
 
-State lies in an undeclared folder, one sub-folder per saved rollout-batch boundary: what transformers' Trainer needs to
-go on (weights, optimizer, scheduler, random states), the records so far, and last of all ``state.json``: without that
-file a state is half-written and ignored. It names the run's identity (settings without steps and checkpoints, code,
-inputs); a state of another identity is refused. Checkpoints hold only what changed, as safetensors.
+State lies in an undeclared folder, one sub-folder per identity and saved rollout-batch boundary: what transformers'
+Trainer needs to go on (weights, optimizer, scheduler, random states), the records so far, and last of all
+``state.json``: without that file a state is half-written and ignored. It names the run's identity (settings without
+steps and checkpoints, code, inputs); a state of another identity is refused. Checkpoints hold only what changed, as
+safetensors.
 """
 
+import contextlib
 import hashlib
 import json
 import os
@@ -17,12 +19,12 @@ import torch
 
 from workflow_scripts import tables
 
-_NOT_IDENTITY = {"steps", "checkpoints"}
-
 
 def identity(settings: dict[str, Any], code: str, inputs: str) -> str:
     """Digest of what must be equal for a saved state to be continued: more steps may be asked for, nothing else."""
-    training = {k: v for k, v in settings["training"].items() if k not in _NOT_IDENTITY}
+    lasting = settings["training"]["schedule"].startswith("constant")  # else the rates depend on the number of steps
+    free = {"steps", "checkpoints"} if lasting else {"checkpoints"}
+    training = {k: v for k, v in settings["training"].items() if k not in free}
     return tables.text_digest(json.dumps([{**settings, "training": training}, code, inputs], sort_keys=True))
 
 
@@ -64,9 +66,14 @@ def write_json(path: Path, value: Any) -> None:
 class StateFolder:
     """Where one run keeps what a restarted job needs."""
 
-    def __init__(self, folder: Path, identity: str) -> None:
-        self.folder, self.identity = folder, identity
-        folder.mkdir(parents=True, exist_ok=True)
+    def __init__(self, run: Path, identity: str) -> None:
+        self.run, self.folder, self.identity = run, run / identity, identity
+        self.folder.mkdir(parents=True, exist_ok=True)
+        (run / "progress.json").unlink(missing_ok=True)
+
+    def branch_state(self, step: int) -> Path:
+        """The state of that step as one file, for the arms that branch off there."""
+        return self.folder / f"branch-{step}.tar"
 
     def complete(self, checkpoint: Path, extra: dict[str, Any]) -> None:
         """Mark a saved state as whole, then drop older ones."""
@@ -78,9 +85,11 @@ class StateFolder:
     def _saved(self) -> list[Path]:
         return sorted(self.folder.glob("checkpoint-*"), key=lambda p: int(p.name.rpartition("-")[2]))
 
-    def newest(self, steps: int, checkpoints: list[int], run_folder: Path) -> tuple[Path, dict[str, Any]] | None:
-        """The newest whole state of this identity within `steps`, if the checkpoints it should have left are still
-        there."""
+    def newest(
+        self, steps: int, checkpoints: list[int], branches: list[int], run_folder: Path
+    ) -> tuple[Path, dict[str, Any]] | None:
+        """The newest whole state of this identity within `steps`, if what it should have left on its way (checkpoints,
+        and the states at `branches`) is still there."""
         for candidate in reversed(self._saved()):
             try:
                 saved = json.loads((candidate / "state.json").read_text(encoding="utf-8"))
@@ -94,10 +103,14 @@ class StateFolder:
             intact = all(
                 (run_folder / f).is_file() and tables.file_sha256(run_folder / f) == h for f, h in known.items()
             )
-            if intact and have.issuperset(wanted):
+            branched = all(self.branch_state(step).is_file() for step in branches if step <= saved["step"])
+            if intact and branched and have.issuperset(wanted):
                 return candidate, saved
         return None
 
     def remove(self) -> None:
         """The run is done and no state is to be kept."""
         shutil.rmtree(self.folder, ignore_errors=True)
+        (self.run / "progress.json").unlink(missing_ok=True)
+        with contextlib.suppress(OSError):  # states of other settings may lie beside this one
+            self.run.rmdir()

@@ -156,7 +156,6 @@ class Trainer(GRPOTrainer):
         output["prompt_position"] = (place // self.plan.group_size)[rows].float()
         output["rollout"] = (place % self.plan.group_size)[rows].float()
         output["truncated"] = torch.tensor(self._scored.truncated, device=advantage.device).float()
-        output["completion_tokens"] = torch.tensor(self._scored.tokens, device=advantage.device).float()
         self._record_rollouts(rewards, success, correct, advantage)
         return output
 
@@ -287,13 +286,13 @@ class Trainer(GRPOTrainer):
             upper = bounds.upper[:, 0] if bounds.upper.shape[1] == 1 else upper
             lower = bounds.lower[:, 0] if bounds.lower.shape[1] == 1 else lower
         per_rollout = {
-            name: inputs[name]
-            for name in ("prompt_position", "rollout", "group_correct", "reward", "completion_tokens", "truncated")
+            name: inputs[name] for name in ("prompt_position", "rollout", "group_correct", "reward", "truncated")
         }
         self.recorder.add(
             per_rollout
             | {
                 "advantage": inputs["advantages"],
+                "completion_tokens": mask.sum(1),
                 "mean_log_ratio": ratio.sequence(token_log_ratio, mask)[:, 0],
                 "sum_abs_ratio_deviation": ((torch.exp(token_log_ratio) - 1).abs() * mask).sum(1),
                 "sum_entropy": (entropy.detach() * mask).sum(1),
