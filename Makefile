@@ -21,7 +21,7 @@ test-all: check
 check: $(VENV)/installed-dev
 	@$(BIN)/python -m ruff check --quiet .
 	@$(BIN)/python -m ruff format --check --quiet . || { echo "not formatted: run 'ruff format .'"; exit 1; }
-	@$(BIN)/snakefmt --check --quiet Snakefile rules
+	@$(BIN)/snakefmt --check Snakefile rules >/dev/null 2>&1 || { echo "not formatted: run 'snakefmt Snakefile rules'"; exit 1; }
 	@$(BIN)/python -m mypy --no-error-summary
 
 # Set up once, and again when a lock changes; the stamp lies inside .venv, so deleting .venv is a clean start.
