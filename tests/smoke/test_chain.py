@@ -33,7 +33,7 @@ compute: {keep: {state: last}}
 """)
 ROOT = "results/smoke"
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.xdist_group("smoke")
 
 
 @pytest.fixture(scope="module")

@@ -122,7 +122,7 @@ def _pack(folder: Path, target: Path) -> None:
     Nothing else (the log, arguments of this machine), and fixed times: equal states are equal files.
     """
     course = json.loads((folder / "trainer_state.json").read_text(encoding="utf-8"))
-    course |= {"log_history": [], "train_batch_size": None}
+    course |= {"log_history": [], "train_batch_size": 1}  # how many rollouts at once is no part of a state
     contents = {p.name: p.read_bytes() for p in folder.iterdir() if p.suffix in (".safetensors", ".pt", ".pth")}
     contents |= {"trainer_state.json": json.dumps(course, sort_keys=True).encode()}
     if (folder / "adapter_config.json").exists():
