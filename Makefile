@@ -1,9 +1,9 @@
 # make run | make test | make test-all | make lock | make smollm2 | make clean
 PYTHON ?= python3
 VENV := .venv
-BIN := $(abspath $(VENV))/bin
+BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
-export PATH := $(BIN):$(PATH)
+export PATH := $(CURDIR)/$(BIN):$(PATH)
 
 .PHONY: run test test-all check lock smollm2 clean
 .DELETE_ON_ERROR:

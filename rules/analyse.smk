@@ -13,6 +13,7 @@ rule list_runs:
     """One row per declared run: done or missing, its digests and what it cost."""
     input:
         records=run_files("checkpoints.parquet"),
+        counts="results/{study}/tables/counts.parquet",  # all is sampled by then, and its time known
     output:
         runs="results/{study}/tables/runs.parquet",
     log:
@@ -28,6 +29,7 @@ rule list_runs:
         " --settings {params.settings:q}"
         " --code {params.code}"
         " --root results/{wildcards.study}"
+        " --input counts={input.counts}"
         " --output runs={output.runs}"
         " > {log} 2>&1"
 

@@ -12,9 +12,13 @@ from workflow_scripts.commands import plan, progress, unlock
 from workflow_scripts.digest import digest
 from workflow_scripts.grading import REWARD_VERSION
 from workflow_scripts.study import StudyFaults, load, machine_faults
+from workflow_scripts.study.faults import repeated_keys
 from workflow_scripts.tables import TableError
 
 try:
+    for file in workflow.configfiles:
+        if twice := repeated_keys(Path(file).read_text(encoding="utf-8")):
+            raise StudyFaults([f"{file}: {line}" for line in twice])
     STUDY = load(config)
 except StudyFaults as faults:
     sys.exit("The study cannot run:\n" + "\n".join(f"  {line}" for line in faults.lines))
@@ -58,7 +62,9 @@ def begin():
     """At the start of a real run: what the study is held to is put on record, and a thread tells how far it is."""
     if not workflow.is_main_process:  # the process that runs one job
         return
-    if workflow.local_exec and (faults := machine_faults(STUDY, progress.gpus_here())):
+    faults = of.missing_sources(STUDY, Path(ROOT))
+    faults += machine_faults(STUDY, progress.gpus_here()) if workflow.local_exec else []
+    if faults:
         sys.exit("The study cannot run here:\n" + "\n".join(f"  {line}" for line in faults))
     unlock.hold()
     plan.record(STUDY, PLAN, REWARD)

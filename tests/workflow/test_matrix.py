@@ -21,7 +21,9 @@ STATISTICS = {
 }  # fmt: skip
 RECORDS = {"list_runs", "summarise_dynamics", "check_reachability"}  # tables of what training recorded
 END = FIGURES | {"report"}
-FROM_COUNTS = {"count"} | STATISTICS | {"plot_effects", "plot_learning_curves", "plot_noise_floors", "report"}
+FROM_COUNTS = (
+    {"count", "list_runs"} | STATISTICS | {"plot_effects", "plot_learning_curves", "plot_noise_floors", "report"}
+)
 FROM_RUNS = {"count"} | STATISTICS | RECORDS | END
 DATA_FOR_TRAINING = {
     "fetch_train_set", "audit_train_set", f"fetch_benchmark {BENCHMARK}", f"check_contamination {BENCHMARK}",

@@ -108,3 +108,26 @@ def test_a_truncated_plan_is_named(clean: Copy) -> None:
         plan.unlink()
         plan.parent.rmdir()
         plan.parent.parent.rmdir()
+
+
+def test_a_key_that_stands_twice_is_a_fault(clean: Copy, tmp_path: Path) -> None:
+    file = tmp_path / "twice.yaml"
+    file.write_text((clean.root / "config.yaml").read_text(encoding="utf-8") + "\nseeds: 3\n", encoding="utf-8")
+    for done in (
+        clean.snakemake("-n", "--configfile", str(file), check=False),
+        clean.command("workflow_scripts", "plan", "--configfile", str(file), check=False),
+    ):
+        assert done.returncode == 1
+        assert "seeds: stands twice" in done.stdout
+        assert "Traceback" not in done.stdout
+
+
+def test_missing_local_files_and_packages_are_named_before_anything_runs(clean: Copy, tmp_path: Path) -> None:
+    study = ["--configfile", str(clean.root / "studies" / "word-problems-smollm2.yaml")]
+    config = ["--config", f"data_dir={tmp_path}", "model={name: no-such-package}"]
+    clean.snakemake("-n", *study, *config)
+    done = clean.snakemake("--cores", "1", *study, *config, check=False)
+    assert done.returncode == 1
+    for said in ("mawps_singleop.jsonl is not there", "gsm8k_test.jsonl is not there", "no-such-package"):
+        assert said in done.stdout
+    assert not (clean.root / "results" / "word-problems-smollm2" / "holdouts").exists()

@@ -8,6 +8,7 @@ from typing import Any
 import yaml
 
 from workflow_scripts.study import Study, StudyFaults, load
+from workflow_scripts.study.faults import repeated_keys
 
 DEFAULT_STUDY = Path(__file__).parents[2] / "config.yaml"
 
@@ -27,7 +28,10 @@ def study_parser(name: str, description: str | None) -> argparse.ArgumentParser:
 def configuration(configfile: str, settings: list[str]) -> dict[str, Any]:
     """What Snakemake would hand to the study for these two options."""
     try:
-        config = yaml.safe_load(Path(configfile).read_text(encoding="utf-8"))
+        text = Path(configfile).read_text(encoding="utf-8")
+        config = yaml.safe_load(text)
+        if twice := repeated_keys(text):
+            raise StudyFaults([f"{configfile}: {line}" for line in twice])
     except OSError as error:
         raise StudyFaults([f"{configfile}: {error.strerror}"]) from None
     except (yaml.YAMLError, UnicodeDecodeError) as error:
@@ -38,7 +42,10 @@ def configuration(configfile: str, settings: list[str]) -> dict[str, Any]:
 
         if not isinstance(config, dict):
             config = {}
-        update_config(config, parse_config(settings))
+        try:
+            update_config(config, parse_config(settings))
+        except ValueError as error:
+            raise StudyFaults([f"--config: {' '.join(str(error).split())}"]) from None
     return config
 
 

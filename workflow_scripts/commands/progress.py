@@ -164,6 +164,8 @@ def failures(root: str | Path) -> list[str]:
             continue
         text = path.read_text(encoding="utf-8", errors="replace").strip()
         last = text.splitlines()[-1] if text else ""
+        if last == "KeyboardInterrupt":
+            continue  # the user's own Ctrl-C
         if last.startswith("armslength: ") or "Traceback (most recent call last)" in text:
             lines.append(f"{path}: {last.removeprefix('armslength: ')}")
     return lines

@@ -19,12 +19,17 @@ def holdout(job: Job) -> pa.Table:
 def base_folder(job: Job) -> Path:
     """Where the base model lies, its files checked against the manifest."""
     manifest = Path(job.input("base"))
-    for row in tables.read(manifest, tables.MANIFEST).to_pylist():
+    check_files(tables.read(manifest, tables.MANIFEST).to_pylist(), manifest, "make the base again")
+    return manifest.parent / "model"
+
+
+def check_files(rows: list[dict[str, Any]], manifest: Path, what: str) -> None:
+    """Raises StageError unless a manifest's files are there and have its hashes. what: what deleting it would do."""
+    for row in rows:
         file = manifest.parent / row["file"]
         if not file.is_file() or tables.file_sha256(file) != row["sha256"]:
-            what = "is missing" if not file.is_file() else "is not the one of the manifest"
-            raise StageError(f"{file} {what}; delete {manifest} to have the base made again")
-    return manifest.parent / "model"
+            fault = "is missing" if not file.is_file() else "is not the one of the manifest"
+            raise StageError(f"{file} {fault}; delete {manifest} to {what}")
 
 
 def base_model(job: Job) -> tuple[Any, Any]:

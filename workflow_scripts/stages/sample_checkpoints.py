@@ -21,10 +21,10 @@ def main(job: Job) -> None:
     base, tokenizer = _sampling.base_model(job)
     parts = []
     for step in settings["steps"]:
-        missing = [row["file"] for row in files if row["step"] == step and not (manifest.parent / row["file"]).exists()]
-        if missing or not any(row["step"] == step for row in files):
-            what = missing[0] if missing else f"step {step}"
-            raise StageError(f"{manifest}: {what} is missing; delete the manifest to train this run again")
+        listed = [row for row in files if row["step"] == step]
+        if not listed:
+            raise StageError(f"{manifest}: step {step} is missing; delete the manifest to train this run again")
+        _sampling.check_files(listed, manifest, "train this run again")
         folder = manifest.parent / "checkpoints" / f"step-{step}"
         model = models.load_checkpoint(base, folder, settings["model"]["dtype"])
         base = model if hasattr(model, "peft_config") else base

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import Any
 
+import yaml
 from pydantic import BaseModel, GetCoreSchemaHandler, GetJsonSchemaHandler
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema, core_schema
@@ -108,3 +109,20 @@ def said(path: Path, error: Mapping[str, Any], known: Iterable[str]) -> str:
     if error["type"] == "missing":
         return f"{_dotted(path)}: missing: this key has no default"
     return line(path, error["input"], _wording(error, known))
+
+
+def repeated_keys(text: str) -> list[str]:
+    """A line for each key that stands twice in a mapping of a YAML text: a reader would silently take the last."""
+    lines, nodes = [], [yaml.compose(text)]
+    while nodes:
+        node = nodes.pop()
+        if isinstance(node, yaml.MappingNode):
+            seen: set[str] = set()
+            for key, value in node.value:
+                if key.value in seen:
+                    lines.append(f"{key.value}: stands twice, again in line {key.start_mark.line + 1}: each only once")
+                seen.add(str(key.value))
+                nodes.append(value)
+        elif isinstance(node, yaml.SequenceNode):
+            nodes += node.value
+    return lines
