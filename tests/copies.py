@@ -41,16 +41,21 @@ class Copy:
 
     root: Path
 
-    def snakemake(self, *arguments: str, check: bool = True) -> subprocess.CompletedProcess[str]:
+    def snakemake(
+        self, *arguments: str, check: bool = True, env: dict[str, str] | None = None
+    ) -> subprocess.CompletedProcess[str]:
         """Run Snakemake here, as a user would."""
-        return self.command("snakemake", *arguments, check=check)
+        return self.command("snakemake", *arguments, check=check, env=env)
 
-    def command(self, module: str, *arguments: str, check: bool = True) -> subprocess.CompletedProcess[str]:
-        """Run a module here; output and errors in one text."""
+    def command(
+        self, module: str, *arguments: str, check: bool = True, env: dict[str, str] | None = None
+    ) -> subprocess.CompletedProcess[str]:
+        """Run a module here, with more in its environment; output and errors in one text."""
         command = [sys.executable, "-m", module, *arguments]
         done = subprocess.run(
-            command, cwd=self.root, env=environment(), text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
-        )
+            command, cwd=self.root, env=environment() | (env or {}), text=True, stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+        )  # fmt: skip
         assert not check or done.returncode == 0, done.stdout[-3000:]
         return done
 

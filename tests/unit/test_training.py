@@ -30,7 +30,10 @@ PPO = {
     "ratio": "token", "bounds": "ppo", "eps_low": 0.2, "eps_high": 0.28, "surrogate": "clipped",
     "advantage": {"scale": "none"}, "aggregation": "token-mean",
 }  # fmt: skip
-COMPUTE = {"micro_batch": 4, "gpus": 0, "device": "cpu", "engine": "transformers", "trackers": []}
+COMPUTE = {
+    "gpus": 0, "processes": None, "device": "cpu", "engine": "transformers", "trackers": [],
+    "gradient_checkpointing": False,
+}  # fmt: skip
 
 
 def half_right(completions: list[str], **_: Any) -> list[float]:
@@ -52,20 +55,23 @@ class Run:
         identity: str = "a",
         branches: tuple[int, ...] = (),
         adapter: dict[str, Any] | None = None,
+        dtype: str = "float32",
+        compute: dict[str, Any] | None = None,
         **training: Any,
     ) -> None:
         torch.set_num_threads(1)
         settings = {
-            "seed": seed, "model": {"dtype": "float32", "prompt_family": "plain"}, "objective": objective,
-            "rollout": ROLLOUT, "training": {**TRAINING, **training},
+            "seed": seed, "model": {"dtype": dtype, "prompt_family": "plain", "adapter": adapter},
+            "objective": objective, "rollout": ROLLOUT, "training": {**TRAINING, **training},
         }  # fmt: skip
+        compute = {**COMPUTE, **(compute or {})}
         plan = setup.rollout_plan(settings)
         steps = settings["training"]["steps"]
         base = folder / "base"  # on disk: TRL loads the reference model of a KL penalty from there
         tokenizer = warm_start.word_tokenizer(word_problems.vocabulary())
         tokenizer.save_pretrained(base)
         warm_start.small_llama(tokenizer, seed=0).save_pretrained(base)
-        model, tokenizer = models.load_base(base, "float32")
+        model, tokenizer = models.load_base(base, models.training_dtype(settings["model"]))
         problems = word_problems.generate("train", 20, seed=1)
         order = setup.prompt_order(len(problems), plan.prompts, steps // plan.updates_per_batch, seed)
         rows = [{"prompt": problems[i]["question"], "answer": "1", "problem_id": str(i)} for i in order]
@@ -83,7 +89,7 @@ class Run:
         )
         self.trainer = kind(
             model=model,
-            args=configure(str(self.state.folder), seed, settings, {**COMPUTE, "micro_batch": micro_batch}, plan),
+            args=configure(str(self.state.folder), seed, settings, compute, plan, micro_batch, 32),
             reward_funcs=reward,
             train_dataset=Dataset.from_list(rows),
             processing_class=tokenizer,

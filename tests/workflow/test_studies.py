@@ -131,3 +131,15 @@ def test_missing_local_files_and_packages_are_named_before_anything_runs(clean: 
     for said in ("mawps_singleop.jsonl is not there", "gsm8k_test.jsonl is not there", "no-such-package"):
         assert said in done.stdout
     assert not (clean.root / "results" / "word-problems-smollm2" / "holdouts").exists()
+
+
+def test_without_a_hub_a_study_ends_before_its_first_job(clean: Copy, tmp_path: Path) -> None:
+    study = ["--configfile", str(clean.root / "studies" / "recipe-gsm8k.yaml")]
+    hub = {"HF_HOME": str(tmp_path), "HF_ENDPOINT": "http://127.0.0.1:9", "HF_HUB_OFFLINE": "0"}
+    done = clean.snakemake("--cores", "1", *study, check=False, env=hub)
+    assert done.returncode == 1
+    lines = [line for line in done.stdout.splitlines() if "http://127.0.0.1:9 does not answer" in line]
+    named = [line.split(":")[0].strip() for line in lines]
+    assert named == ["gsm8k_train", "gsm8k_test", "model.name"], done.stdout[-2000:]
+    assert "Traceback" not in done.stdout
+    assert not (clean.root / "results").exists()

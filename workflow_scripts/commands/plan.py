@@ -6,105 +6,91 @@ asked before the first result can be told from what was asked later.
 
 import json
 import subprocess
+from argparse import ArgumentTypeError
 from collections.abc import Mapping
-from dataclasses import dataclass
+from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from workflow_scripts import benchmarks, tables
-from workflow_scripts.commands import columns, read_study, root_of, study_parser
+from workflow_scripts import tables
+from workflow_scripts.commands import columns, disk, read_study, root_of, study_parser
+from workflow_scripts.commands.cost import completions, cost, hours_line
 from workflow_scripts.commands.progress import Run, read_runs
 from workflow_scripts.study import Study
-
-
-@dataclass(frozen=True)
-class Cost:
-    """Counts of one arm over all its runs; completions are of evaluation, None if a benchmark's size is unknown."""
-
-    updates: int
-    rollouts: int
-    completions: int | None
-
-
-def problems_of(study: Study, benchmark: str) -> int | None:
-    """Problems sampled of a benchmark; None where only the fetched file could tell."""
-    size = None if benchmark in study.sets else benchmarks.problem_set(benchmark).size
-    wanted = study.evaluation.problems
-    if wanted is None or size is None:
-        return wanted or size
-    return min(wanted, size)
-
-
-def completions(study: Study, passes: int) -> int | None:
-    """Completions of so many passes over all sampled benchmarks."""
-    total = 0
-    for benchmark in study.sampled:
-        problems = problems_of(study, benchmark)
-        if problems is None:
-            return None
-        total += passes * problems * study.samples_of(benchmark)
-    return total
-
-
-def cost(study: Study, arm_name: str, runs: int) -> Cost:
-    """What so many runs of an arm train and sample."""
-    arm = study.resolved(arm_name)
-    updates = runs * (arm.training.steps - (arm.branch_from.step if arm.branch_from else 0))
-    return Cost(
-        updates=updates,
-        rollouts=updates // arm.updates_per_batch * arm.rollout.rollouts,
-        completions=completions(study, runs * len(arm.checkpoints)),
-    )
 
 
 def _number(value: int | None) -> str:
     return "?" if value is None else f"{value:,}"
 
 
+def _rate(text: str) -> float:
+    with suppress(ValueError):
+        if 0 < float(text) < float("inf"):
+            return float(text)
+    raise ArgumentTypeError(f"{text}: a number above 0")
+
+
 def main(arguments: list[str]) -> int:
-    """Print, for each arm, what would be trained and sampled, and what exists already."""
-    study = read_study(study_parser("plan", main.__doc__).parse_args(arguments))
+    """Print what would be trained and sampled, what exists already, and the disk and the hours that it takes."""
+    parser = study_parser("plan", main.__doc__)
+    parser.add_argument("--tokens-per-second", metavar="N", type=_rate, help="speed of one job, for the hours")
+    options = parser.parse_args(arguments)
+    study = read_study(options)
+    root = root_of(study)
     steps = {name: study.resolved(name).training.steps for name in study.arms}
-    state: dict[str, list[Run]] = {name: [] for name in study.runs()}
-    for run in read_runs(root_of(study), study.runs(), steps, study.sampled):
-        state[run.arm].append(run)
+    runs = read_runs(root, study.runs(), steps, study.sampled)
+    if study.question:
+        print(f"{study.question}\n")
+    print(columns(_runs_table(study, runs)))
+    endpoint = study.analysis.endpoint
+    print(
+        f"\nendpoint: pass@{endpoint.pass_at} at checkpoint {endpoint.checkpoint} on {', '.join(study.reported)};"
+        f" margin {study.analysis.margin:g}, alpha {study.analysis.alpha:g}, looks at {study.looks} seeds"
+        "\ntrained and evaluated count files; whether they are current, `snakemake -n` tells\n"
+    )
+    found = disk.needs(study, root, runs, disk.sizes(study, root))
+    print(columns(_disk_table(found)))
+    if any(need.whole is None for need in found):
+        print("?: told once the model's configuration is here (source hub: in the cache)")
+    print(f"\n{hours_line(study, root, runs, options.tokens_per_second)}")
+    return 0
+
+
+def _runs_table(study: Study, runs: list[Run]) -> list[list[str]]:
     rows = [["arm", "role", "seeds", "updates", "rollouts", "completions", "trained", "evaluated"]]
     costs = []
-    for name, runs in state.items():
-        costs.append(cost(study, name, len(runs)))
+    for name in study.runs():
+        own = [run for run in runs if run.arm == name]
+        costs.append(cost(study, name, len(own)))
         rows.append(
             [
                 name,
                 "baseline" if name == study.baseline else study.roles()[name],
-                str(len(runs)),
+                str(len(own)),
                 *map(_number, (costs[-1].updates, costs[-1].rollouts, costs[-1].completions)),
-                str(sum(run.trained for run in runs)),
-                str(sum(run.state == "evaluated" for run in runs)),
+                *_done(own),
             ]
         )
     base = completions(study, study.evaluation.base_repeats)
     rows.append(["base", "", str(study.evaluation.base_repeats), "", "", _number(base), "", ""])
     sampled = [c.completions for c in costs] + [base]
     total = None if None in sampled else sum(n for n in sampled if n is not None)
-    rows.append(
-        [
-            "all", "", str(sum(map(len, state.values()))), _number(sum(c.updates for c in costs)),
-            _number(sum(c.rollouts for c in costs)), _number(total),
-            str(sum(run.trained for runs in state.values() for run in runs)),
-            str(sum(run.state == "evaluated" for runs in state.values() for run in runs)),
-        ]
-    )  # fmt: skip
-    if study.question:
-        print(f"{study.question}\n")
-    print(columns(rows))
-    endpoint = study.analysis.endpoint
-    print(
-        f"\nendpoint: pass@{endpoint.pass_at} at checkpoint {endpoint.checkpoint} on {', '.join(study.reported)};"
-        f" margin {study.analysis.margin:g}, alpha {study.analysis.alpha:g}, looks at {study.looks} seeds"
-        "\ntrained and evaluated count files; whether they are current, `snakemake -n` tells"
-    )
-    return 0
+    counts = (sum(c.updates for c in costs), sum(c.rollouts for c in costs), total)
+    rows.append(["all", "", str(len(runs)), *map(_number, counts), *_done(runs)])
+    return rows
+
+
+def _done(runs: list[Run]) -> list[str]:
+    return [str(sum(run.trained for run in runs)), str(sum(run.state == "evaluated" for run in runs))]
+
+
+def _disk_table(found: list[disk.Need]) -> list[list[str]]:
+    rows = [["disk", "in all", "there", "to come"]]
+    rows += [[n.kind, *map(disk.gigabytes, (n.whole, n.there, n.to_come))] for n in found]
+    sums = [sum(getattr(n, column) or 0 for n in found) for column in ("whole", "there", "to_come")]
+    rows.append(["all", *map(disk.gigabytes, sums)])
+    return rows
 
 
 def registration(study: Study, reward_version: int) -> dict[str, Any]:

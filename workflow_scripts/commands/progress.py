@@ -1,6 +1,5 @@
 """Where the runs of a study stand, read from files alone, and the line that says so while Snakemake works."""
 
-import contextlib
 import json
 import os
 import sys
@@ -76,13 +75,17 @@ def read_runs(
     return [read_run(root, arm, seed, steps[arm], benchmarks) for arm, seeds in runs.items() for seed in seeds]
 
 
+def job_seconds(path: Path) -> float | None:
+    """Wall time of a finished job, from Snakemake's benchmark file; None if there is none, or not yet a whole one."""
+    try:
+        return float(path.read_text(encoding="utf-8").splitlines()[1].split("\t")[0])
+    except (OSError, IndexError, ValueError):
+        return None
+
+
 def _mean_seconds(folder: Path) -> float | None:
-    """Mean wall time of the finished jobs of a rule, from Snakemake's benchmark files."""
-    seconds = []
-    for path in folder.glob("*.tsv"):
-        lines = path.read_text(encoding="utf-8").splitlines()
-        with contextlib.suppress(IndexError, ValueError):  # just being written
-            seconds.append(float(lines[1].split("\t")[0]))
+    """Mean wall time of the finished jobs of a rule."""
+    seconds = [s for path in folder.glob("*.tsv") if (s := job_seconds(path)) is not None]
     return sum(seconds) / len(seconds) if seconds else None
 
 

@@ -1,11 +1,13 @@
-"""Drawing completions: one signature for every engine, one seed for every completion.
-
-``sample(model, tokenizer, prompts, seeds, options, batch_size) -> list[Completion]``: prompts are token ids, seeds one
-integer each; up to floating point, a completion depends on its prompt and its seed alone, not on what shared its batch.
-"""
+"""Drawing completions: one signature for every engine, one seed for every completion."""
 
 import hashlib
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+
+class EngineError(Exception):
+    """The engine cannot do this; one line for the user."""
 
 
 @dataclass(frozen=True)
@@ -23,6 +25,25 @@ class Completion:
 
     token_ids: list[int]
     truncated: bool
+
+
+class Engine(Protocol):
+    """What draws completions of the base and of checkpoints.
+
+    name: with its version; it goes into the footers of results and never into a key.
+    """
+
+    name: str
+
+    def load(self, checkpoint: Path | None) -> None:
+        """Sample from this checkpoint from here on: an adapter on the base, or full weights. None: the base."""
+
+    def sample(self, prompts: list[list[int]], seeds: list[int], options: Options) -> list[Completion]:
+        """One completion per prompt, in the order of the prompts.
+
+        prompts: token ids; seeds: one integer each. Up to floating point, a completion depends on its prompt and its
+        seed alone, not on what shared its batch.
+        """
 
 
 def stream_seed(*parts: str | int) -> int:

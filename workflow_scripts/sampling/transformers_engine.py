@@ -1,38 +1,59 @@
-"""Sampling with transformers' ``generate``: the token is drawn by inverse CDF from uniforms that belong to the seed."""
+"""Sampling with a transformers model: the token is drawn by inverse CDF from uniforms that belong to the seed.
 
+The samples of a problem share one prefill, what all prompts begin with is computed once, and finished completions make
+room for new ones (continuous batching): a step costs what is still being written.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from itertools import takewhile
 from typing import Any
 
 import numpy as np
+import psutil
 import torch
+from accelerate.utils.memory import clear_device_cache, should_reduce_batch_size
 from torch import Tensor
-from transformers import GenerationConfig, LogitsProcessor, LogitsProcessorList, PreTrainedTokenizerBase
+from transformers import DynamicCache, PreTrainedTokenizerBase
 
-from workflow_scripts.sampling import Completion, Options
+from workflow_scripts.sampling import Completion, EngineError, Options
+from workflow_scripts.sampling.key_values import BLOCK, Slots, one_token_attention
+
+LARGEST_BATCH = 512
+MEMORY_SHARE = 0.5  # of what is free on the device, for keys, values and logits
+PREFILL_TOKENS = 8192  # of prompts at once: their activations, not their keys and values, are what is large
+LIKELY = 1024  # tokens looked at first for the nucleus: sorting the whole vocabulary takes eight times as long
 
 
-class _InverseCDF(LogitsProcessor):
-    """Leaves one token per row: the one whose interval of the cumulative distribution holds the row's next uniform.
+def nucleus(probability: Tensor, top_p: float) -> Tensor:
+    """(B,V) with all but the nucleus set to 0: the most likely tokens, up to the one with which top_p is reached."""
+    count = min(LIKELY, probability.shape[-1])
+    likely, order = probability.topk(count, dim=-1)
+    if bool((likely.sum(-1) < top_p * probability.sum(-1)).any()):
+        likely, order = probability.sort(dim=-1, descending=True)
+    inside = likely.cumsum(-1) - likely < top_p * probability.sum(-1, keepdim=True)
+    return torch.zeros_like(probability).scatter(-1, order, likely * inside)
 
-    uniforms: (rows, max_completion). Ties and rounding: a uniform beyond the last cumulative sum takes the last token
-    of non-zero probability.
+
+def inverse_cdf(probability: Tensor, uniform: Tensor) -> Tensor:
+    """probability (B,V), not necessarily summing to 1; uniform (B,) in [0, 1) -> (B,) the token whose interval of the
+    cumulative distribution holds the uniform.
+
+    Rounding: a uniform beyond the last cumulative sum takes the last token of non-zero probability.
     """
-
-    def __init__(self, uniforms: Tensor, prompt_length: int, options: Options) -> None:
-        self.uniforms, self.prompt_length, self.options = uniforms, prompt_length, options
-
-    def __call__(self, input_ids: Tensor, scores: Tensor) -> Tensor:
-        probability = torch.softmax(scores.float() / self.options.temperature, dim=-1)
-        if self.options.top_p < 1:
-            descending, order = probability.sort(dim=-1, descending=True)
-            outside = descending.cumsum(-1) - descending >= self.options.top_p
-            probability = probability.masked_fill(torch.zeros_like(outside).scatter(-1, order, outside), 0.0)
-        cumulative = probability.cumsum(-1)
-        position = input_ids.shape[1] - self.prompt_length
-        target = self.uniforms[:, position : position + 1] * cumulative[:, -1:]
-        token = (cumulative <= target).sum(-1, keepdim=True)
-        last_possible = probability.shape[1] - 1 - (probability.flip(-1) > 0).int().argmax(-1, keepdim=True)
-        token = torch.minimum(token, last_possible)
-        return torch.full_like(scores, -torch.inf).scatter(-1, token, 0.0)
+    rows, size = probability.shape
+    blocks = torch.nn.functional.pad(probability, (0, -size % 256)).view(rows, -1, 256)
+    ends = blocks.sum(-1).double().cumsum(-1)
+    target = uniform.double()[:, None] * ends[:, -1:]
+    block = (ends <= target).sum(-1, keepdim=True).clamp(max=blocks.shape[1] - 1)
+    before = ends.gather(1, block) - blocks.sum(-1).double().gather(1, block)
+    inner = blocks.gather(1, block[..., None].expand(-1, -1, 256))[:, 0].double().cumsum(-1) + before
+    token = block[:, 0] * 256 + (inner <= target).sum(-1).clamp(max=255)
+    possible = probability.gather(1, token.clamp(max=size - 1)[:, None])[:, 0] > 0
+    if bool((possible & (token < size)).all()):
+        return token
+    last = size - 1 - (probability.flip(-1) > 0).int().argmax(-1)
+    return torch.where(possible & (token < size), token, last)
 
 
 def uniforms(seeds: list[int], length: int) -> np.ndarray:
@@ -49,6 +70,157 @@ def end_tokens(model: Any, tokenizer: PreTrainedTokenizerBase) -> set[int]:
     return ids - {None}
 
 
+def common_prefix(prompts: list[list[int]]) -> int:
+    """How many first tokens all prompts share."""
+    pairs = zip(min(prompts), max(prompts), strict=False)
+    return len(list(takewhile(lambda pair: pair[0] == pair[1], pairs)))
+
+
+def find_batch_size(model: Any, columns: int) -> int:
+    """Completions at once that the device's memory allows: keys and values of `columns` tokens each, and the logits."""
+    config = model.config.get_text_config(decoder=True)
+    heads = getattr(config, "num_key_value_heads", None) or config.num_attention_heads
+    width = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
+    each = 2 * config.num_hidden_layers * heads * width * columns * model.dtype.itemsize + 24 * config.vocab_size
+    if model.device.type == "cuda":
+        free = torch.cuda.mem_get_info(model.device)[0]
+    else:  # jobs side by side share the machine's memory
+        free = psutil.virtual_memory().available // max(1, psutil.cpu_count() // torch.get_num_threads())
+    return max(1, min(LARGEST_BATCH, int(MEMORY_SHARE * free) // each))
+
+
+def _check(model: Any, longest: int) -> None:
+    """Raises EngineError for a model whose past is more than keys and values of all earlier tokens."""
+    config = model.config.get_text_config(decoder=True)
+    kinds = set(getattr(config, "layer_types", None) or ["full_attention"])
+    if kinds == {"sliding_attention", "full_attention"} and longest <= config.sliding_window:
+        kinds = {"full_attention"}
+    capped = getattr(config, "attn_logit_softcapping", None) is not None
+    if kinds != {"full_attention"} or capped:
+        what = "capped attention" if capped else ", ".join(sorted(kinds))
+        raise EngineError(f"compute.engine: transformers: {config.model_type} has {what}; use vllm")
+
+
+class _Batch:
+    """Completions being written, and those waiting, of one call of `sample`."""
+
+    def __init__(
+        self, model: Any, prompts: list[list[int]], uniform: np.ndarray, ends: set[int], options: Options, size: int
+    ) -> None:
+        self.model, self.prompts, self.ends, self.options = model, prompts, ends, options
+        self.uniform = torch.from_numpy(uniform).to(model.device)
+        layers = model.config.get_text_config(decoder=True).num_hidden_layers
+        columns = min(max(map(len, prompts)) + options.max_completion, max(map(len, prompts)) + BLOCK)
+        self.slots = Slots(layers, size, columns, model.device)
+        self.rows: list[int] = []  # row of the call in each slot
+        self.tokens: dict[int, list[int]] = {}
+        self.prefix = common_prefix([prompt[:-1] for prompt in prompts])
+        self.prefix_cache = self._forward([prompts[0][: self.prefix]], None) if self.prefix else None
+
+    def _forward(self, pieces: list[list[int]], past: DynamicCache | None) -> DynamicCache:
+        """Keys and values of the pieces (right-padded) after a past that all share."""
+        before = past.get_seq_length() if past is not None else 0
+        cache = DynamicCache()
+        if past is not None:
+            for number, layer in enumerate(past.layers):
+                keys, values = (x.expand(len(pieces), -1, -1, -1) for x in (layer.keys, layer.values))
+                cache.update(keys, values, number)
+        width = max(map(len, pieces))
+        ids = torch.tensor([piece + [0] * (width - len(piece)) for piece in pieces], device=self.model.device)
+        mask = torch.tensor(
+            [[1] * (before + len(p)) + [0] * (width - len(p)) for p in pieces], device=self.model.device
+        )
+        positions = torch.arange(before, before + width, device=self.model.device)[None].expand(len(pieces), -1)
+        self.model(
+            input_ids=ids, attention_mask=mask, position_ids=positions, past_key_values=cache, use_cache=True,
+            logits_to_keep=1,
+        )  # fmt: skip
+        return cache
+
+    def admit(self, rows: list[int]) -> None:
+        """Start these completions, rows of like prompts side by side, not too many tokens of prompts at once."""
+        start = tokens = 0
+        for number, row in enumerate(rows):
+            new = number == 0 or self.prompts[row] != self.prompts[rows[number - 1]]
+            tokens += (len(self.prompts[row]) - self.prefix) * new
+            if tokens > PREFILL_TOKENS and new and number > start:
+                self._prefill(rows[start:number])
+                start, tokens = number, len(self.prompts[row]) - self.prefix
+        self._prefill(rows[start:])
+
+    def _prefill(self, rows: list[int]) -> None:
+        """All but the last token of a prompt is its past; equal prompts share it."""
+        known: dict[tuple[int, ...], int] = {}
+        places = [known.setdefault(tuple(self.prompts[row][:-1]), len(known)) for row in rows]
+        pieces = [list(prompt[self.prefix :]) for prompt in known]
+        past = self.prefix_cache
+        if any(pieces):
+            past = self._forward(pieces, past)
+        elif past is not None:
+            places = [0] * len(rows)
+        self.slots.add(past, places, [len(self.prompts[row]) - 1 for row in rows])
+        self.rows += rows
+        self.tokens |= {row: [] for row in rows}
+
+    def step(self) -> list[tuple[int, Completion]]:
+        """One token more for every completion; those that are done leave."""
+        device = self.model.device
+        latest = [(self.tokens[row] or self.prompts[row])[-1] for row in self.rows]
+        positions, mask = self.slots.begin_step()
+        with one_token_attention(self.model):
+            out = self.model(
+                input_ids=torch.tensor(latest, device=device)[:, None], attention_mask=mask, position_ids=positions,
+                past_key_values=self.slots.cache, use_cache=True,
+            )  # fmt: skip
+        self.slots.end_step()
+        probability = torch.softmax(out.logits[:, -1].float() / self.options.temperature, dim=-1)
+        if self.options.top_p < 1:
+            probability = nucleus(probability, self.options.top_p)
+        numbers = torch.tensor([len(self.tokens[row]) for row in self.rows], device=device)
+        uniform = self.uniform[torch.tensor(self.rows, device=device), numbers]
+        done = []
+        for slot, token in reversed(list(enumerate(inverse_cdf(probability, uniform).tolist()))):
+            row = self.rows[slot]
+            self.tokens[row].append(token)
+            if token in self.ends or len(self.tokens[row]) == self.options.max_completion:
+                done.append((row, Completion(self.tokens.pop(row), token not in self.ends)))
+                self.rows[slot] = self.rows[self.slots.remove(slot)]
+                self.rows.pop()
+        return done
+
+
+def _write(
+    model: Any,
+    prompts: list[list[int]],
+    uniform: np.ndarray,
+    ends: set[int],
+    options: Options,
+    size: int,
+    rows: list[int],
+) -> Iterator[tuple[int, Completion]]:
+    """Completions of these rows in the order in which they are done; `size` at once, the last row first."""
+    batch, waiting = _Batch(model, prompts, uniform, ends, options, size), list(rows)
+    try:
+        while waiting or batch.rows:
+            free = size - len(batch.rows)
+            if waiting and (not batch.rows or free >= size // 4):
+                batch.admit([waiting.pop() for _ in range(min(free, len(waiting)))])
+            yield from batch.step()
+    finally:
+        batch.slots.free()
+
+
+@contextmanager
+def _evaluating(model: Any) -> Iterator[None]:
+    """In training mode a model with gradient checkpointing drops its past."""
+    training = model.training
+    model.eval()
+    try:
+        yield
+    finally:
+        model.train(training)
+
+
 @torch.no_grad()
 def sample(
     model: Any,
@@ -56,33 +228,30 @@ def sample(
     prompts: list[list[int]],
     seeds: list[int],
     options: Options,
-    batch_size: int,
+    batch_size: int | str,
 ) -> list[Completion]:
-    """One completion per prompt. Prompts of like length share a batch; the result is in the order of the prompts."""
+    """One completion per prompt, in the order of the prompts. batch_size: completions at once, or "auto"; where memory
+    does not suffice it is halved, and what is done stays."""
+    if not prompts:
+        return []
     ends = end_tokens(model, tokenizer)
-    config = GenerationConfig(
-        max_new_tokens=options.max_completion,
-        do_sample=False,
-        eos_token_id=sorted(ends),
-        pad_token_id=tokenizer.pad_token_id,
-        disable_compile=True,
-    )
-    result: list[Completion | None] = [None] * len(prompts)
-    order = sorted(range(len(prompts)), key=lambda i: len(prompts[i]))
-    for start in range(0, len(order), batch_size):
-        rows = order[start : start + batch_size]
-        width = max(len(prompts[i]) for i in rows)
-        ids = torch.tensor([[tokenizer.pad_token_id] * (width - len(prompts[i])) + prompts[i] for i in rows])
-        mask = torch.tensor([[0] * (width - len(prompts[i])) + [1] * len(prompts[i]) for i in rows])
-        drawn = torch.from_numpy(uniforms([seeds[i] for i in rows], options.max_completion)).to(model.device)
-        out = model.generate(
-            input_ids=ids.to(model.device),
-            attention_mask=mask.to(model.device),
-            generation_config=config,
-            logits_processor=LogitsProcessorList([_InverseCDF(drawn, width, options)]),
-        )
-        for i, tokens in zip(rows, out[:, width:].tolist(), strict=True):
-            end = next((n for n, token in enumerate(tokens) if token in ends), None)
-            ended = end is not None
-            result[i] = Completion(tokens[: end + 1] if end is not None else tokens, not ended)
-    return [completion for completion in result if completion is not None]
+    longest = max(map(len, prompts)) + options.max_completion
+    _check(model, longest)
+    size = min(len(prompts), find_batch_size(model, longest) if batch_size == "auto" else int(batch_size))
+    uniform = uniforms(seeds, options.max_completion)
+    result: dict[int, Completion] = {}
+    order = sorted(range(len(prompts)), key=lambda row: (len(prompts[row]), prompts[row]))
+    with _evaluating(model):
+        while len(result) < len(prompts):
+            try:
+                rows = [row for row in order if row not in result]
+                result.update(_write(model, prompts, uniform, ends, options, size, rows))
+            except RuntimeError as error:
+                if not should_reduce_batch_size(error):
+                    raise
+                if size == 1:
+                    raise EngineError(f"out of memory with a single completion of {longest} tokens") from None
+                size //= 2
+                print(f"out of memory: {size} completions at once from here on", flush=True)
+            clear_device_cache()
+    return [result[row] for row in range(len(prompts))]

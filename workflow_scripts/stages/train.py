@@ -3,11 +3,14 @@
 import importlib
 import os
 import shutil
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 from workflow_scripts import tables
 from workflow_scripts.stages._command import Job, StageError, run
+from workflow_scripts.stages._devices import take_gpus
+from workflow_scripts.stages._errors import out_of_space
 from workflow_scripts.stages._sampling import base_folder, device
 
 LIBRARIES = ("torch", "transformers", "trl", "peft", "accelerate", "tokenizers")
@@ -47,27 +50,75 @@ def _log_rows(history: list[dict[str, Any]]) -> list[dict[str, Any]]:
     ]
 
 
-def main(job: Job) -> None:
+def _missing_packages(compute: dict[str, Any]) -> None:
+    """Raises StageError for what the study names under compute and is not installed where the job runs."""
+    for tracker in compute["trackers"]:
+        if find_spec(tracker) is None:
+            raise StageError(f"compute.trackers: {tracker}: not installed here; pip install {tracker}")
+    if compute["engine"] == "vllm" and find_spec("vllm") is None:
+        raise StageError("compute.engine: vllm: not installed here; make gpu")
+
+
+def _prompts(job: Job, plan: Any) -> Any:
+    """The problems in the order in which rollout batches use them."""
+    from workflow_scripts.training import setup
+
+    problems = tables.read(job.input("train"), tables.PROBLEMS)
+    if problems.num_rows < plan.prompts:
+        raise StageError(f"rollout.prompts: {plan.prompts}: the train set has only {problems.num_rows} rows")
+    batches = job.settings["training"]["steps"] // plan.updates_per_batch
+    return problems.take(setup.prompt_order(problems.num_rows, plan.prompts, batches, job.settings["seed"]))
+
+
+def _longest_prompt(tokenizer: Any, questions: list[str], family: str) -> int:
+    """In tokens."""
+    from workflow_scripts.sampling.prompts import PromptError, encode
+
+    try:
+        return max(map(len, encode(tokenizer, sorted(set(questions)), family)))
+    except PromptError as error:
+        raise StageError(str(error)) from None
+
+
+def _micro_batch(job: Job, asked: int | str, model: Any, plan: Any, longest_prompt: int) -> int:
+    """Rollouts at once, at most: the number of the study, or an estimate."""
+    from workflow_scripts.training import memory
+    from workflow_scripts.training.processes import processes
+
+    if isinstance(asked, int):
+        return asked
+    compute, settings = job.compute, job.settings
+    colocated = compute["engine"] == "vllm" and compute["vllm"]["mode"] == "colocate"
+    adapter = settings["model"].get("adapter")
+    return memory.rollouts_at_once(
+        model,
+        tokens=longest_prompt + plan.options.max_completion,
+        available=memory.device_bytes(
+            device(job), compute["threads"], compute["vllm"]["training_memory"] if colocated else 0.0
+        ),
+        compute_bytes=2 if settings["model"]["dtype"] == "bfloat16" else 4,
+        checkpointing=compute["gradient_checkpointing"],
+        copies=2 if processes(compute) > 1 else 1,
+        reference=bool(settings["training"]["beta"]) and not adapter,
+    )
+
+
+def _train(job: Job, asked: int | str) -> None:
+    """The whole of a run in one of its processes. asked: rollouts at once. Raises OutOfMemory where they do not fit."""
     import torch
     from datasets import Dataset
     from transformers.utils import logging
 
-    from workflow_scripts.sampling.prompts import PromptError, encode
     from workflow_scripts.training import callbacks, models, setup, state
     from workflow_scripts.training.records import Recorder
-    from workflow_scripts.training.trainer import Trainer, TrainingError, configure
+    from workflow_scripts.training.trainer import Trainer, TrainingError, configure, rollout_engine
 
     logging.disable_progress_bar()
     torch.set_num_threads(job.compute["threads"])
     settings = job.settings
     seed, training = settings["seed"], settings["training"]
     plan = setup.rollout_plan(settings)
-    problems = tables.read(job.input("train"), tables.PROBLEMS)
-    if problems.num_rows < plan.prompts:
-        raise StageError(f"rollout.prompts: {plan.prompts}: the train set has only {problems.num_rows} rows")
-    batches = training["steps"] // plan.updates_per_batch
-    order = setup.prompt_order(problems.num_rows, plan.prompts, batches, seed)
-    chosen = problems.take(order)
+    chosen = _prompts(job, plan)
     dataset = Dataset.from_dict(
         {"prompt": chosen["question"].to_pylist(), "problem_id": chosen["problem_id"].to_pylist(),
          "answer": chosen["answer"].to_pylist()}
@@ -85,43 +136,44 @@ def main(job: Job) -> None:
         run_folder, training["checkpoints"], list(branches), saved, recorder, plan.updates_per_batch, keep_last
     )
     device(job)
-    model, tokenizer = models.load_base(base_folder(job), settings["model"]["dtype"])
+    model, tokenizer = models.load_base(base_folder(job), models.training_dtype(settings["model"]))
     adapter = settings["model"].get("adapter")
     grade = _grader(training["reward"], settings["reward_version"])
-    try:
-        encode(tokenizer, chosen["question"].to_pylist()[:1], plan.prompt_family)
-    except PromptError as error:
-        raise StageError(str(error)) from None
+    longest_prompt = _longest_prompt(tokenizer, chosen["question"].to_pylist(), plan.prompt_family)
+    micro_batch = _micro_batch(job, asked, model, plan, longest_prompt)
     os.environ.setdefault("TENSORBOARD_LOGGING_DIR", str(job.root / "logs" / "tensorboard" / run_folder.name))
-    trainer = Trainer(
-        model=model,
-        args=configure(str(saved.folder), seed, settings, job.compute, plan),
-        reward_funcs=None if grade else _user_reward(training["reward"]),
-        train_dataset=dataset,
-        processing_class=tokenizer,
-        peft_config=models.lora(adapter) if adapter else None,
-        callbacks=[keeper],
-        objective=setup.make_objective(settings["objective"], training["beta"]),
-        plan=plan,
-        recorder=recorder,
-        grade=grade,
-        sample_batch=job.compute["eval_batch"],
-    )
-    initial = state.weights_hash(trainer.model, trainable=True)
-    frozen = state.weights_hash(trainer.model, trainable=False)
-
-    resume = None
-    newest = saved.newest(training["steps"], training["checkpoints"], list(branches), run_folder)
-    if newest is not None:
-        resume = str(newest[0])
-        recorder.load(newest[0])
-        keeper.manifest = newest[1]["checkpoints"]
-        print(f"resumes at step {newest[1]['step']}", flush=True)
-    elif job.inputs.get("branch"):
-        branch = settings["branch"]
-        resume = str(callbacks.unpack(Path(job.input("branch")), saved.folder / "branch", branch["optimizer"]))
     with keeper.watching_signals():
         try:
+            trainer = Trainer(
+                model=model,
+                args=configure(str(saved.folder), seed, settings, job.compute, plan, micro_batch, longest_prompt),
+                reward_funcs=None if grade else _user_reward(training["reward"]),
+                train_dataset=dataset,
+                processing_class=tokenizer,
+                peft_config=models.lora(adapter) if adapter else None,
+                callbacks=[keeper],
+                objective=setup.make_objective(settings["objective"], training["beta"]),
+                plan=plan,
+                recorder=recorder,
+                grade=grade,
+                sample_batch=job.compute["eval_batch"],
+            )
+            initial = state.weights_hash(trainer.model, trainable=True)
+            frozen = state.weights_hash(trainer.model, trainable=False)
+
+            resume = None
+            newest = saved.newest(training["steps"], training["checkpoints"], list(branches), run_folder)
+            if newest is not None:
+                resume = str(newest[0])
+                recorder.load(newest[0])
+                keeper.manifest = newest[1]["checkpoints"]
+                if trainer.accelerator.is_main_process:
+                    print(f"resumes at step {newest[1]['step']}", flush=True)
+            elif job.inputs.get("branch"):
+                resume = str(saved.folder / "branch")
+                if trainer.accelerator.is_main_process:
+                    callbacks.unpack(Path(job.input("branch")), Path(resume), settings["branch"]["optimizer"])
+                trainer.accelerator.wait_for_everyone()
             trainer.train(resume_from_checkpoint=resume)
         except TrainingError as error:
             raise StageError(str(error)) from None
@@ -150,11 +202,47 @@ def main(job: Job) -> None:
         final_weights=state.weights_hash(trainer.model, trainable=True),
         frozen_weights_drift=drift,
         reward_version=settings["reward_version"],
+        micro_batch=trainer.args.per_device_train_batch_size,
+        processes=trainer.accelerator.num_processes,
+        rollout_engine=rollout_engine(trainer.args),
     )
     if keep_last:
         (saved.run / "progress.json").unlink(missing_ok=True)
     else:
         saved.remove()
+
+
+_KNOBS = (
+    "smaller compute.micro_batch, compute.gradient_checkpointing: true, or (another question) rollout.max_completion"
+)
+
+
+def main(job: Job) -> None:
+    from accelerate.utils.memory import clear_device_cache
+
+    from workflow_scripts.training.processes import ProcessesError, launch, processes
+    from workflow_scripts.training.trainer import OutOfMemory
+
+    _missing_packages(job.compute)
+    count = processes(job.compute)
+    take_gpus(job)
+    asked = job.compute["micro_batch"]
+    while True:
+        try:
+            if count == 1:
+                return _train(job, asked)
+            return launch(job.compute, (StageError, tables.TableError, OutOfMemory), _train, job, asked)
+        except ProcessesError as error:
+            if out_of_space(error):
+                raise
+            raise StageError(str(error)) from None
+        except OutOfMemory as error:
+            tried = error.micro_batch
+        if job.compute["micro_batch"] != "auto" or tried == 1:
+            raise StageError(f"out of memory in training with {tried} rollouts at once; what helps: {_KNOBS}")
+        asked = tried // 2
+        print(f"out of memory in training with {tried} rollouts at once: goes on with at most {asked}", flush=True)
+        clear_device_cache(garbage_collection=True)
 
 
 if __name__ == "__main__":

@@ -209,6 +209,15 @@ def _compute(study: "Study") -> Iterator[str]:
         yield line("compute.engine", "vllm", "transformers: sampling with vLLM is not built yet")
 
 
+@_reads("compute.keep")
+def _keep(study: "Study") -> Iterator[str]:
+    keep = study.compute.keep
+    if keep.state == "last" and not keep.checkpoints:
+        yield line(
+            "compute.keep.state", "last", "none with keep.checkpoints: false: no run goes on without its weights"
+        )
+
+
 @_reads("training.steps", "training.checkpoints", "rollout.minibatches", "rollout.epochs")
 def _steps(study: "Study") -> Iterator[str]:
     yield from step_faults("", study.training, study.rollout.updates_per_batch)

@@ -120,6 +120,18 @@ def _checkpoint(value: Any) -> Any:
     return step
 
 
+def _auto_or_count(value: Any) -> Any:
+    if value == "auto":
+        return value
+    try:
+        count = 0 if isinstance(value, (bool, float)) else int(value)
+    except (TypeError, ValueError):
+        count = 0
+    if not 1 <= count <= _LARGEST:
+        raise ValueError("auto, or a whole number from 1")
+    return count
+
+
 def _form(value: Any) -> str:
     return "<mapping>" if isinstance(value, Mapping) else "<list>" if isinstance(value, (list, tuple)) else "<one>"
 
@@ -167,6 +179,13 @@ Checkpoint = Annotated[
     int | str,
     BeforeValidator(_checkpoint),
     WithJsonSchema({"anyOf": [{"const": "last"}, {"type": "integer", "minimum": 1}]}),
+]
+
+
+BatchSize = Annotated[
+    int | str,
+    BeforeValidator(_auto_or_count),
+    WithJsonSchema({"anyOf": [{"const": "auto"}, {"type": "integer", "minimum": 1}]}),
 ]
 
 
@@ -332,15 +351,26 @@ class Analysis(Part):
 class Keep(Part):
     rollouts: bool = True
     completions: bool = True
+    checkpoints: bool = True
     state: Annotated[str, OneOf(("none", "last"))] = "none"
+
+
+class Vllm(Part):
+    mode: Annotated[str, OneOf(("colocate", "server"))] = "colocate"
+    server: Text | None = None
+    training_memory: Share = 0.3
+    sampling_memory: Share = 0.9
 
 
 class Compute(Part):
     device: Annotated[str, OneOf(("auto", "cpu", "cuda"))] = "auto"
     gpus: Whole = 0
-    micro_batch: Count = 64
+    processes: Count | None = None
+    micro_batch: BatchSize = "auto"
+    gradient_checkpointing: bool = False
     engine: Annotated[str, OneOf(("transformers", "vllm"))] = "transformers"
-    eval_batch: Count = 256
+    vllm: Vllm = Vllm()
+    eval_batch: BatchSize = "auto"
     threads: Count = 1
     trackers: Annotated[
         list[Annotated[str, OneOf(("tensorboard", "trackio", "wandb"))]], AfterValidator(_distinct)

@@ -12,6 +12,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from accelerate import PartialState
+from accelerate.utils import gather_object
 from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
 from workflow_scripts.training.models import save_checkpoint
@@ -27,7 +29,7 @@ class Keeper(TrainerCallback):
 
     run_folder: where checkpoints/step-N go; checkpoints: the steps to keep; branches: steps at which other arms
     branch off; state: the resumable state, saved at rollout-batch boundaries only, since only there is a resumed
-    run equal to an undisturbed one.
+    run equal to an undisturbed one. Of several processes the main one writes, and all stop and save at the same step.
     """
 
     def __init__(
@@ -73,21 +75,25 @@ class Keeper(TrainerCallback):
         step = state.global_step
         if step in self.checkpoints and state.is_world_process_zero:
             self._save_checkpoint(kwargs["model"], step)
-        boundary = step % self.updates_per_batch == 0
-        due = time.monotonic() - self._last_state > STATE_EVERY_SECONDS
-        last = step == state.max_steps
-        if boundary and (self.terminated or step in self.branches or (last and self.keep_last) or (due and not last)):
-            control.should_save = True
-        if boundary and self.terminated and not last:
-            control.should_training_stop = True
-        self._progress(state)
+        if step % self.updates_per_batch == 0:
+            due = time.monotonic() - self._last_state > STATE_EVERY_SECONDS
+            seen = gather_object([(self.terminated, due)])  # signals and clocks of several processes differ
+            terminated, due = any(signalled for signalled, _ in seen), seen[0][1]
+            last = step == state.max_steps
+            if terminated or step in self.branches or (last and self.keep_last) or (due and not last):
+                control.should_save = True
+            if terminated and not last:
+                control.should_training_stop = True
+        if state.is_world_process_zero:
+            self._progress(state)
         return control
 
     def on_save(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
         """A resumable state has just been written by transformers' Trainer."""
+        self._last_state = time.monotonic()
+        PartialState().wait_for_everyone()  # each process writes its random state
         if not state.is_world_process_zero:
             return
-        self._last_state = time.monotonic()
         folder = Path(args.output_dir) / f"checkpoint-{state.global_step}"
         if state.global_step in self.branches:
             _pack(folder, self.state.branch_state(state.global_step))
@@ -117,13 +123,14 @@ class Keeper(TrainerCallback):
 
 
 def _pack(folder: Path, target: Path) -> None:
-    """What a branch goes on from as one file: weights, optimizer, scheduler, random states, and the step.
+    """What a branch goes on from as one file: weights, optimizer, scheduler, and the step.
 
-    Nothing else (the log, arguments of this machine), and fixed times: equal states are equal files.
+    Nothing else (the log, arguments of this machine, random states, which no stream depends on), and fixed times: equal
+    states are equal files.
     """
     course = json.loads((folder / "trainer_state.json").read_text(encoding="utf-8"))
     course |= {"log_history": [], "train_batch_size": 1}  # how many rollouts at once is no part of a state
-    contents = {p.name: p.read_bytes() for p in folder.iterdir() if p.suffix in (".safetensors", ".pt", ".pth")}
+    contents = {p.name: p.read_bytes() for p in folder.iterdir() if p.suffix in (".safetensors", ".pt")}
     contents |= {"trainer_state.json": json.dumps(course, sort_keys=True).encode()}
     if (folder / "adapter_config.json").exists():
         contents["adapter_config.json"] = (folder / "adapter_config.json").read_bytes()

