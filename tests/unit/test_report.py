@@ -13,7 +13,7 @@ from report_study import ANALYSIS, BENCHMARK, EFFECTS, ROLES, contents, effect, 
 
 from workflow_scripts import tables
 from workflow_scripts.figures import words
-from workflow_scripts.stages import report
+from workflow_scripts.stages import _findings, report
 from workflow_scripts.stages._command import Job, StageError
 
 SVG = '<svg xmlns="http://www.w3.org/2000/svg"><g id="clip1"/><g clip-path="url(#clip1)"/></svg>'
@@ -275,3 +275,12 @@ def test_the_readme_names_every_table(repository: Path) -> None:
     missing = {name for name in known - {"problems", "manifest", "samples"} if not re.search(rf"\b{name}\b", readme)}
     assert not missing
     assert BENCHMARK not in readme
+
+
+def test_two_engines_in_one_study_are_a_warning() -> None:
+    one = {"rollout_engine": "transformers 5", "sampling_engine": "transformers 5"}
+    assert {row["verdict"] for row in _findings.engine_checks([one, one])} == {"pass"}
+    mixed = _findings.engine_checks([one, {**one, "sampling_engine": "vllm 9"}, {**one, "sampling_engine": None}])
+    assert [row["verdict"] for row in mixed] == ["pass", "warn"]
+    assert mixed[1]["message"] == "completions drawn by transformers 5; by vllm 9"
+    assert _findings.warnings([], [], [], mixed) == ["Engines: completions drawn by transformers 5; by vllm 9."]

@@ -8,12 +8,14 @@ from typing import Any
 import pytest
 import torch
 from datasets import Dataset
+from torch.utils._python_dispatch import TorchDispatchMode
 from trl import GRPOTrainer
+from trl.trainer import utils as trl_utils
 
 from workflow_scripts import tables
 from workflow_scripts.benchmarks import word_problems
 from workflow_scripts.digest import keyword_arguments
-from workflow_scripts.training import callbacks, models, setup, warm_start
+from workflow_scripts.training import callbacks, memory, models, setup, warm_start
 from workflow_scripts.training.records import Recorder
 from workflow_scripts.training.state import StateFolder, weights_hash
 from workflow_scripts.training.trainer import Trainer, TrainingError, configure
@@ -30,6 +32,7 @@ PPO = {
     "ratio": "token", "bounds": "ppo", "eps_low": 0.2, "eps_high": 0.28, "surrogate": "clipped",
     "advantage": {"scale": "none"}, "aggregation": "token-mean",
 }  # fmt: skip
+LORA = {"rank": 2, "alpha": 4, "targets": ["q_proj", "v_proj", "o_proj"]}
 COMPUTE = {
     "gpus": 0, "processes": None, "device": "cpu", "engine": "transformers", "trackers": [],
     "gradient_checkpointing": False,
@@ -222,12 +225,13 @@ def test_arms_with_the_same_seed_see_the_same_prompts_and_first_rollouts(tmp_pat
     assert problems[0] == problems[1]
 
 
-def test_a_resumed_run_equals_an_undisturbed_one(tmp_path: Path) -> None:
-    whole = Run(tmp_path / "whole").train()
-    half = Run(tmp_path / "cut", steps=4, checkpoints=[4]).train()
+@pytest.mark.parametrize("adapter", [None, LORA], ids=["full", "lora"])
+def test_a_resumed_run_equals_an_undisturbed_one(adapter: dict[str, Any] | None, tmp_path: Path) -> None:
+    whole = Run(tmp_path / "whole", adapter=adapter).train()
+    half = Run(tmp_path / "cut", adapter=adapter, steps=4, checkpoints=[4]).train()
     saved = half.state.newest(8, [4, 8], [], half.folder)
     assert saved is not None and saved[1]["step"] == 4
-    rest = Run(tmp_path / "cut")
+    rest = Run(tmp_path / "cut", adapter=adapter)
     rest.recorder.load(saved[0])
     rest.keeper.manifest = saved[1]["checkpoints"]
     rest.train(saved[0])
@@ -265,8 +269,7 @@ def test_equal_states_for_branches_are_equal_files(tmp_path: Path) -> None:
 
 
 def test_lora_checkpoints_hold_the_adapter_alone_and_are_equal_files(tmp_path: Path) -> None:
-    adapter = {"rank": 2, "alpha": 4, "targets": ["q_proj", "v_proj", "o_proj"]}
-    one, other = (Run(tmp_path / name, adapter=adapter).train() for name in "ab")
+    one, other = (Run(tmp_path / name, adapter=LORA).train() for name in "ab")
     assert one.keeper.manifest == other.keeper.manifest
     assert {Path(row["file"]).name for row in one.keeper.manifest} == {
         "adapter_config.json",
@@ -280,6 +283,111 @@ def test_lora_checkpoints_hold_the_adapter_alone_and_are_equal_files(tmp_path: P
     assert weights_hash(models.load_base(one.folder / "base", "float32")[0], trainable=True) == before
     ids = torch.tensor([[5, 6, 7]])
     torch.testing.assert_close(loaded(ids).logits, one.trainer.model.eval()(ids).logits)
+
+
+@pytest.mark.parametrize("adapter", [None, LORA], ids=["full", "lora"])
+def test_gradient_checkpointing_changes_nothing_but_memory(adapter: dict[str, Any] | None, tmp_path: Path) -> None:
+    plain = Run(tmp_path / "plain", adapter=adapter).train()
+    run = Run(tmp_path / "checkpointed", adapter=adapter, compute={"gradient_checkpointing": True})
+    calls = []
+    layer = run.trainer.model.get_base_model().model.layers[0] if adapter else run.trainer.model.model.layers[0]
+    layer.mlp.register_forward_hook(lambda *_: calls.append(torch.is_grad_enabled()))
+    run.train()
+    assert sum(calls) == 2 * 8 * 2  # each of 8 steps has two micro-batches, and each is computed twice
+    assert run.records() == plain.records()
+    assert run.weights == plain.weights
+
+
+class LargestTensor(TorchDispatchMode):
+    """Notes the most numbers that one result of an operation held."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.largest = 0
+
+    def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        out = function(*args, **(kwargs or {}))
+        if isinstance(out, torch.Tensor) and function is not torch.ops.aten._reshape_alias.default:
+            self.largest = max(self.largest, out.untyped_storage().nbytes() // out.element_size())
+        return out
+
+
+def test_no_logits_of_a_whole_micro_batch_are_ever_held(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With tiles smaller than this little vocabulary: in the passes for the old and the reference policy, and in
+    training, forward and backward."""
+    monkeypatch.setattr(trl_utils, "_CHUNKED_LOGPROB_CHUNK_SIZE", 16)
+    run = Run(tmp_path, micro_batch=8, steps=4, checkpoints=[4], beta=0.05)
+    trainer, seen = run.trainer, []
+    sizes = []
+    whole = trainer._get_per_token_logps_and_entropies
+
+    def noted(model: Any, ids: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
+        sizes.append(len(ids) if kwargs.get("batch_size") is None else kwargs["batch_size"])
+        return whole(model, ids, *args, **kwargs)
+
+    monkeypatch.setattr(trainer, "_get_per_token_logps_and_entropies", noted)
+    step = GRPOTrainer.training_step
+
+    def watched(self: Any, *args: Any, **kwargs: Any) -> Any:
+        with LargestTensor() as mode:
+            result = step(self, *args, **kwargs)
+        seen.append(mode.largest)
+        return result
+
+    monkeypatch.setattr(GRPOTrainer, "training_step", watched)
+    run.train()
+    assert set(sizes) == {8}  # of 16 rollouts of a batch
+    vocabulary = trainer.model.config.vocab_size
+    print(seen, vocabulary)
+
+
+def test_updates_too_small_for_bfloat16_are_not_lost(tmp_path: Path) -> None:
+    """Half a unit in the last place of bfloat16 is 2e-3 of a weight; the usual learning rates move it by 1e-6."""
+    run = Run(tmp_path, dtype="bfloat16", learning_rate=1e-6)
+    before = {name: value.detach().clone() for name, value in run.trainer.model.named_parameters()}
+    kinds = set()
+    run.trainer.model.model.layers[0].mlp.down_proj.register_forward_hook(lambda *a: kinds.add(a[2].dtype))
+    run.train()
+    after = dict(run.trainer.model.named_parameters())
+    moved = torch.cat([(after[name] != value).flatten() for name, value in before.items()])
+    assert moved.float().mean() > 0.9
+    assert {value.dtype for value in after.values()} == {torch.float32}
+    assert kinds == {torch.bfloat16}  # rollouts as well as training
+    update = run.records()["rollout_updates"][0]
+    assert update["sum_abs_ratio_deviation"] == 0
+
+
+def test_under_an_adapter_the_base_is_bfloat16_and_the_adapter_float32(tmp_path: Path) -> None:
+    run = Run(tmp_path, dtype="bfloat16", adapter=LORA, learning_rate=1e-6)
+    frozen = weights_hash(run.trainer.model, trainable=False)
+    before = run.weights
+    run.train()
+    kinds = {(parameter.requires_grad, parameter.dtype) for parameter in run.trainer.model.parameters()}
+    assert kinds == {(True, torch.float32), (False, torch.bfloat16)}
+    assert run.weights != before and weights_hash(run.trainer.model, trainable=False) == frozen
+
+
+def test_the_micro_batch_is_estimated_from_memory(tmp_path: Path) -> None:
+    """The estimate of what a token keeps, against what autograd does keep."""
+    tokenizer = warm_start.word_tokenizer(word_problems.vocabulary())
+    model = warm_start.small_llama(tokenizer, seed=0)
+    ids = torch.randint(3, model.config.vocab_size, (4, 50))
+    kept: dict[int, int] = {}
+    weights = {parameter.untyped_storage().data_ptr() for parameter in model.parameters()}
+
+    def pack(value: torch.Tensor) -> torch.Tensor:
+        if value.untyped_storage().data_ptr() not in weights:
+            kept[value.untyped_storage().data_ptr()] = value.untyped_storage().nbytes()
+        return value
+
+    with torch.autograd.graph.saved_tensors_hooks(pack, lambda value: value):
+        hidden = model.model(input_ids=ids, use_cache=False).last_hidden_state
+    measured = sum(kept.values()) / ids.numel()
+    del hidden
+    estimate = memory.activations(model, 4, checkpointing=False)
+    print(measured, estimate)
+    assert measured < estimate < 2 * measured
+    assert memory.activations(model, 4, checkpointing=True) < estimate
 
 
 def test_of_a_shipped_generation_config_only_special_tokens_stay(tmp_path: Path) -> None:

@@ -118,6 +118,18 @@ def audit_checks(audits: list[list[Row]]) -> list[Row]:
     return rows
 
 
+def engine_checks(runs: list[Row]) -> list[Row]:
+    """Rollouts, and completions, of all runs by one engine: two engines do not round alike."""
+    rows = []
+    for column, what in (("rollout_engine", "rollouts"), ("sampling_engine", "completions")):
+        names = sorted({row[column] for row in runs if row[column]})
+        if names:
+            text = f"{what} drawn by {'; by '.join(names)}"
+            rows.append({"check": "engines", "arm": "", "verdict": "warn" if len(names) > 1 else "pass",
+                         "message": text})  # fmt: skip
+    return rows
+
+
 def by_check(reachability: list[Row], others: list[Row], arms: list[str]) -> dict[str, list[Row]]:
     """All checks by what is checked, those of the table `reachability` first; arms in the study's order."""
     places = {arm: place for place, arm in enumerate(arms)}
@@ -196,7 +208,7 @@ def warnings(effects: list[Row], runs: list[Row], reachability: list[Row], check
             found.append(f"The contamination check cannot be trusted: {row['message']}.")
         elif row["check"] == "placebo" and row["verdict"] == "warn":
             found.append(f"The placebo {row['arm']} was judged {row['message']}: here the study errs, or was unlucky.")
-        elif row["check"] in ("gold audit", "evaluation noise") and row["verdict"] == "warn":
+        elif row["check"] in ("gold audit", "evaluation noise", "engines") and row["verdict"] == "warn":
             found.append(f"{row['check'].capitalize()}: {row['message']}.")
     looks = {row["look"] for row in primary(effects).values() if row["planned_look"] is False}
     unplanned = sorted(looks - {1})  # one seed has no verdict

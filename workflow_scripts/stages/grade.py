@@ -27,7 +27,8 @@ def main(job: Job) -> None:
         "answer": [verdict.answer for verdict in verdicts],
     }
     columns = {name: found[name] if name in found else completions[name] for name in tables.SAMPLES.columns}
-    job.write("samples", tables.SAMPLES, columns, reward_version=grading.REWARD_VERSION)
+    engine = tables.provenance(job.input("completions")).get("engine")
+    job.write("samples", tables.SAMPLES, columns, reward_version=grading.REWARD_VERSION, engine=engine)
 
 
 if __name__ == "__main__":

@@ -32,7 +32,24 @@ def _from_checkpoints(path: str) -> dict[str, Any]:
         "inputs_digest": made.get("inputs"),
         **{name: made.get(name) for name in ("initial_weights", "final_weights", "frozen_weights_drift")},
         "reward_version": made.get("reward_version"),
+        "rollout_engine": _rollout_engine(made.get("rollout_engine")),
+        "micro_batch": made.get("micro_batch"),
     }
+
+
+def _rollout_engine(said: dict[str, Any] | None) -> str | None:
+    """What drew the rollouts, and how it was set: "vllm 0.31.0, mode colocate"."""
+    if said is None:
+        return None
+    settings = {key: value for key, value in said.items() if key != "engine"}
+    said_of = {key: _rollout_engine(value) if isinstance(value, dict) else value for key, value in settings.items()}
+    return ", ".join([*([said["engine"]] if "engine" in said else []), *(f"{k} {v}" for k, v in said_of.items())])
+
+
+def _sampling_engine(paths: list[Path]) -> str | None:
+    """What drew the completions; several names where benchmarks differ."""
+    names = {tables.provenance(path).get("engine") for path in paths if path.is_file()}
+    return ", ".join(sorted(name for name in names if name)) or None
 
 
 def main(job: Job) -> None:
@@ -45,12 +62,14 @@ def main(job: Job) -> None:
             sampling = [
                 _seconds(times / "sample_checkpoints" / f"{arm}-{seed}-{name}.tsv") for name in settings["benchmarks"]
             ]
+            samples = [job.root / f"evals/{arm}/seed-{seed}/{name}/samples.parquet" for name in settings["benchmarks"]]
             known = _from_checkpoints(path) if path else {"status": "missing", "reason": "no checkpoints.parquet"}
             rows.append(
                 {
                     "arm": arm,
                     "seed": seed,
                     "role": settings["roles"][arm],
+                    "sampling_engine": _sampling_engine(samples),
                     "train_seconds": _seconds(times / "train" / f"{arm}-{seed}.tsv"),
                     "sample_seconds": None if None in sampling else sum(s for s in sampling if s is not None),
                     **known,

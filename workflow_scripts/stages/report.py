@@ -146,6 +146,7 @@ def context(job: Job) -> dict[str, Any]:
         *_findings.evaluation_checks(found["scores"], found["noise_floors"]),
         *_findings.contamination_checks(contamination),
         *_findings.audit_checks(audits),
+        *_findings.engine_checks(found["runs"]),
     ]
     by_check = _findings.by_check(found["reachability"], checks, arms)
     primary = _findings.primary(found["effects"])

@@ -11,7 +11,7 @@ from workflow_scripts import tables
 from workflow_scripts.stages._command import Job, StageError, run
 from workflow_scripts.stages._devices import take_gpus
 from workflow_scripts.stages._errors import out_of_space
-from workflow_scripts.stages._sampling import base_folder, device
+from workflow_scripts.stages._sampling import base_folder, device, encoded
 
 LIBRARIES = ("torch", "transformers", "trl", "peft", "accelerate", "tokenizers")
 
@@ -70,16 +70,6 @@ def _prompts(job: Job, plan: Any) -> Any:
     return problems.take(setup.prompt_order(problems.num_rows, plan.prompts, batches, job.settings["seed"]))
 
 
-def _longest_prompt(tokenizer: Any, questions: list[str], family: str) -> int:
-    """In tokens."""
-    from workflow_scripts.sampling.prompts import PromptError, encode
-
-    try:
-        return max(map(len, encode(tokenizer, sorted(set(questions)), family)))
-    except PromptError as error:
-        raise StageError(str(error)) from None
-
-
 def _micro_batch(job: Job, asked: int | str, model: Any, plan: Any, longest_prompt: int) -> int:
     """Rollouts at once, at most: the number of the study, or an estimate."""
     from workflow_scripts.training import memory
@@ -109,6 +99,7 @@ def _train(job: Job, asked: int | str) -> None:
     from datasets import Dataset
     from transformers.utils import logging
 
+    from workflow_scripts.sampling import EngineError
     from workflow_scripts.training import callbacks, models, setup, state
     from workflow_scripts.training.records import Recorder
     from workflow_scripts.training.trainer import Trainer, TrainingError, configure, rollout_engine
@@ -139,7 +130,8 @@ def _train(job: Job, asked: int | str) -> None:
     model, tokenizer = models.load_base(base_folder(job), models.training_dtype(settings["model"]))
     adapter = settings["model"].get("adapter")
     grade = _grader(training["reward"], settings["reward_version"])
-    longest_prompt = _longest_prompt(tokenizer, chosen["question"].to_pylist(), plan.prompt_family)
+    questions = sorted(set(chosen["question"].to_pylist()))
+    longest_prompt = max(map(len, encoded(tokenizer, questions, plan.prompt_family)))
     micro_batch = _micro_batch(job, asked, model, plan, longest_prompt)
     os.environ.setdefault("TENSORBOARD_LOGGING_DIR", str(job.root / "logs" / "tensorboard" / run_folder.name))
     with keeper.watching_signals():
@@ -175,7 +167,7 @@ def _train(job: Job, asked: int | str) -> None:
                     callbacks.unpack(Path(job.input("branch")), Path(resume), settings["branch"]["optimizer"])
                 trainer.accelerator.wait_for_everyone()
             trainer.train(resume_from_checkpoint=resume)
-        except TrainingError as error:
+        except (EngineError, TrainingError) as error:
             raise StageError(str(error)) from None
     if trainer.state.global_step < training["steps"]:
         raise StageError(f"terminated at step {trainer.state.global_step} of {training['steps']}; its state is kept")

@@ -177,7 +177,7 @@ def _branch_faults(study: "Study", name: str, unsound: set[str]) -> Iterator[str
 
 def _schedule_faults(study: "Study", prefix: str, arm: "Arm | Study", start: int = 0) -> Iterator[str]:
     yield from step_faults(prefix, arm.training, arm.rollout.updates_per_batch, start)
-    yield from batch_faults(prefix, arm.rollout, max(1, study.compute.gpus))
+    yield from batch_faults(prefix, arm.rollout, study.compute)
     yield from warmup_faults(prefix, arm.training)
     yield from trl_faults(f"{prefix}training.trl", arm.training.trl)
 

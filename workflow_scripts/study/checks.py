@@ -5,6 +5,7 @@ lines of `faults.line`.
 """
 
 from collections.abc import Callable, Iterator
+from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 from workflow_scripts import benchmarks
@@ -41,12 +42,17 @@ def faults(study: "Study", broken: list[Path]) -> list[str]:
 
 def machine_faults(study: "Study", gpus_here: int) -> list[str]:
     """What the study asks of this machine and it does not have; to be asked only where jobs will run here."""
-    compute = study.compute
+    compute, lines = study.compute, []
     if compute.gpus > gpus_here:
-        return [line("compute.gpus", compute.gpus, f"at most {gpus_here}: so many GPUs are on this machine")]
+        lines.append(line("compute.gpus", compute.gpus, f"at most {gpus_here}: so many GPUs are on this machine"))
     if compute.device == "cuda" and not gpus_here:
-        return [line("compute.device", "cuda", "auto or cpu: there is no GPU on this machine")]
-    return []
+        lines.append(line("compute.device", "cuda", "auto or cpu: there is no GPU on this machine"))
+    for tracker in compute.trackers:
+        if find_spec(tracker) is None:
+            lines.append(line("compute.trackers", tracker, f"not installed here: pip install {tracker}"))
+    if compute.engine == "vllm" and find_spec("vllm") is None:
+        lines.append(line("compute.engine", "vllm", "not installed here: make gpu"))
+    return lines
 
 
 @_reads("study", "model")
@@ -203,10 +209,13 @@ def _compute(study: "Study") -> Iterator[str]:
     compute = study.compute
     if compute.device == "cpu" and compute.gpus:
         yield line("compute.gpus", compute.gpus, "0 with device cpu")
-    if compute.gpus > 1:
-        yield line("compute.gpus", compute.gpus, "0 or 1: one training job on several GPUs is not built yet")
-    if compute.engine == "vllm":
-        yield line("compute.engine", "vllm", "transformers: sampling with vLLM is not built yet")
+    elif compute.device != "cpu" and compute.processes not in (None, max(1, compute.gpus)):
+        allowed = "1, or device: cpu; without a GPU each (compute.gpus) they can only share the cores"
+        yield line("compute.processes", compute.processes, f"{compute.gpus}, one per GPU" if compute.gpus else allowed)
+    if compute.vllm.mode == "server" and compute.vllm.server is None:
+        yield line("compute.vllm.server", None, "mode server needs the address of a running `trl vllm-serve`")
+    if compute.vllm.mode == "colocate" and compute.vllm.server is not None:
+        yield line("compute.vllm.server", compute.vllm.server, "nothing here: it belongs to mode server")
 
 
 @_reads("compute.keep")
@@ -223,9 +232,9 @@ def _steps(study: "Study") -> Iterator[str]:
     yield from step_faults("", study.training, study.rollout.updates_per_batch)
 
 
-@_reads("rollout", "compute.gpus")
+@_reads("rollout", "compute.gpus", "compute.processes")
 def _batch(study: "Study") -> Iterator[str]:
-    yield from batch_faults("", study.rollout, max(1, study.compute.gpus))
+    yield from batch_faults("", study.rollout, study.compute)
 
 
 @_reads("training.schedule", "training.warmup_steps")

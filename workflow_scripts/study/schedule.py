@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from workflow_scripts.study.faults import line
-from workflow_scripts.study.keys import Rollout, Training
+from workflow_scripts.study.keys import Compute, Rollout, Training
 
 
 def step_faults(prefix: str, training: Training, updates: int, start: int = 0) -> Iterator[str]:
@@ -29,14 +29,18 @@ def step_faults(prefix: str, training: Training, updates: int, start: int = 0) -
         yield line(f"{prefix}training.checkpoints", training.checkpoints, allowed)
 
 
-def batch_faults(prefix: str, rollout: Rollout, processes: int) -> Iterator[str]:
+def batch_faults(prefix: str, rollout: Rollout, compute: Compute) -> Iterator[str]:
     """A rollout batch that does not split evenly into minibatches, or a minibatch over the processes."""
     minibatch, rest = divmod(rollout.rollouts, rollout.minibatches)
+    key = "processes" if compute.processes else "gpus"
+    processes = compute.processes or max(1, compute.gpus)
     if rest:
         allowed = f"a divisor of the rollouts of a batch, {rollout.rollouts} (rollout.prompts x rollout.group_size)"
         yield line(f"{prefix}rollout.minibatches", rollout.minibatches, allowed)
     elif minibatch % processes:
-        yield line("compute.gpus", processes, f"a divisor of the {minibatch} rollouts of a minibatch ({prefix}rollout)")
+        yield line(
+            f"compute.{key}", processes, f"a divisor of the {minibatch} rollouts of a minibatch ({prefix}rollout)"
+        )
 
 
 def warmup_faults(prefix: str, training: Training) -> Iterator[str]:

@@ -48,9 +48,15 @@ _SAID_ELSEWHERE = {
     "data_seed": "seeds",
     "per_device_train_batch_size": "compute.micro_batch",
     "gradient_accumulation_steps": "compute.micro_batch",
+    "gradient_checkpointing": "compute.gradient_checkpointing",
     "report_to": "compute.trackers",
     "use_cpu": "compute.device",
     "use_vllm": "compute.engine",
+    "vllm_mode": "compute.vllm.mode",
+    "vllm_server_base_url": "compute.vllm.server",
+    "vllm_server_host": "compute.vllm.server",
+    "vllm_server_port": "compute.vllm.server",
+    "vllm_gpu_memory_utilization": "compute.vllm.training_memory",
     "bf16": "model.dtype",
     "fp16": "model.dtype",
     "model_init_kwargs": "model",
@@ -63,6 +69,7 @@ _REFUSED = (
             "eval_strategy", "shuffle_dataset", "disable_dropout", "remove_unused_columns", "resume_from_checkpoint",
             "push_to_hub", "ignore_data_skip", "save_only_model", "auto_find_batch_size", "dataloader_drop_last",
             "load_best_model_at_end", "num_generations_eval", "full_determinism", "max_prompt_length",
+            "vllm_max_model_length",
         ),
         _PIPELINE,
     )
@@ -75,7 +82,7 @@ _REFUSED = (
     )
     | dict.fromkeys(
         (
-            "top_entropy_quantile", "entropy_coef", "use_adaptive_entropy", "vllm_importance_sampling_correction",
+            "top_entropy_quantile", "entropy_coef", "use_adaptive_entropy",
             "off_policy_mask_threshold", "sync_ref_model", "neftune_noise_alpha", "use_bias_correction_kl",
             "use_liger_kernel", "multi_objective_aggregation",
         ),

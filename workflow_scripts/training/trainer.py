@@ -20,6 +20,7 @@ from accelerate.utils.memory import should_reduce_batch_size
 from torch import Tensor
 from trl import GRPOConfig, GRPOTrainer
 from trl.models.utils import unwrap_model_for_generation
+from trl.trainer import grpo_trainer
 from trl.trainer.utils import split_tensor_dict
 
 from workflow_scripts.objectives import ratio
@@ -80,6 +81,10 @@ class Trainer(GRPOTrainer):
         self._rewards: Tensor | None = None
         self._buffered_inputs: list[dict[str, Any]] | None
         kwargs["reward_funcs"] = kwargs["reward_funcs"] or self.score
+        if kwargs["args"].use_vllm:
+            from workflow_scripts.training.vllm_rollouts import Rollouts
+
+            grpo_trainer.VLLMGeneration = Rollouts  # TRL takes no object of ours
         super().__init__(*args, **kwargs)
 
     # --- rollouts -----------------------------------------------------------------------------------------------------
@@ -104,12 +109,13 @@ class Trainer(GRPOTrainer):
         *rest: Any,
         **more: Any,
     ) -> tuple[list[list[int]], Any]:
-        if self.use_vllm:
-            return super()._generate_single_turn(prompt_ids, images, multimodal_fields, num_generations, *rest, **more)
         seeds = [
             stream_seed("rollout", self.args.seed, self._batch_index, *divmod(row, self.plan.group_size))
             for row in self._local_rows(len(prompt_ids))
         ]
+        if self.use_vllm:
+            self.vllm_generation.seeds = seeds
+            return super()._generate_single_turn(prompt_ids, images, multimodal_fields, num_generations, *rest, **more)
         with (
             unwrap_model_for_generation(
                 self.model_wrapped,
