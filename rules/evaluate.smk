@@ -18,6 +18,7 @@ rule sample_checkpoints:
     conda:
         "../envs/evaluate.yaml"
     threads: STUDY.compute.threads
+    priority: 1  # before more training: with compute.keep.checkpoints: false the weights go sooner
     resources:
         gpu=GPUS,
     params:

@@ -1,6 +1,9 @@
 """Problem sets, and fetching them."""
 
 import json
+import os
+import subprocess
+import sys
 import time
 from collections import Counter
 from random import Random
@@ -237,6 +240,39 @@ def test_without_a_hub_it_fails_at_once_and_says_what_to_set(monkeypatch):
     with pytest.raises(sources.SourceError, match=r"HF_ENDPOINT.*HF_HOME.*gsm8k_test\.jsonl") as fault:
         fetched({"name": "gsm8k_test", "source": "hub"})
     assert "\n" not in str(fault.value) and time.perf_counter() - start < 10
+
+
+def test_rows_of_another_revision_in_the_cache_are_not_taken(tmp_path):
+    """`datasets` itself takes any revision that it finds where the hub does not answer."""
+    script = f"""
+import json, shutil
+from pathlib import Path
+import datasets
+from workflow_scripts.benchmarks import sources
+Path("x.jsonl").write_text(json.dumps({{"question": "1 + 1 ?", "answer": "#### 2"}}))
+made = Path(datasets.load_dataset("json", data_files="x.jsonl", split="train").cache_files[0]["filename"])
+cached = Path(datasets.config.HF_DATASETS_CACHE) / "openai___gsm8k" / "main" / "0.0.0" / "{"a" * 40}"
+shutil.copytree(made.parent, cached)
+(cached / made.name).rename(cached / "gsm8k-train.arrow")
+info = json.loads((cached / "dataset_info.json").read_text()) | {{"dataset_name": "gsm8k", "config_name": "main"}}
+(cached / "dataset_info.json").write_text(json.dumps(info))
+place = {{"name": "gsm8k_train", "source": "hub", "hub_split": "train", "revision": "{"a" * 40}"}}
+print(sources.fetch(place, None)[0][0]["answer"])
+try:
+    sources.fetch(place | {{"revision": "{"b" * 40}"}}, None)
+except sources.SourceError as error:
+    print(error)
+"""
+    environment = os.environ | {
+        "HF_HOME": str(tmp_path),
+        "HF_HUB_OFFLINE": "1",
+        "PYTHONPATH": os.pathsep.join(sys.path),
+    }
+    done = subprocess.run([sys.executable, "-c", script], cwd=tmp_path, env=environment, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    answer, error = done.stdout.splitlines()
+    assert answer == "2"
+    assert "the cache holds another revision" in error
 
 
 def test_the_hub_is_asked_for_the_pinned_rows(monkeypatch):

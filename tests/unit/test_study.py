@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from workflow_scripts.commands import schema
 from workflow_scripts.objectives.presets import PRESETS
-from workflow_scripts.study import Study, StudyFaults, load, machine_faults
+from workflow_scripts.study import Study, StudyFaults, checks, load, machine_faults
 
 ROOT = Path(__file__).parents[2]
 STUDIES = [ROOT / "config.yaml", *sorted((ROOT / "studies").glob("*.yaml"))]
@@ -314,6 +314,18 @@ def test_a_new_policy_needs_no_change_here(tmp_path: Path) -> None:
 def test_what_the_machine_lacks(changes: dict[str, Any], here: int, words: str | None) -> None:
     found = machine_faults(load(small(**changes)), here)
     assert found == [] if words is None else words in found[0]
+
+
+def test_packages_that_the_study_names_and_that_are_not_installed(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = load(small(**{"compute.trackers": ["wandb", "trackio"], "compute.engine": "vllm"}))
+    monkeypatch.setattr(checks, "find_spec", lambda name: None)
+    assert machine_faults(asked, 0) == [
+        "compute.trackers: 'wandb': not installed here: pip install wandb",
+        "compute.trackers: 'trackio': not installed here: pip install trackio",
+        "compute.engine: 'vllm': not installed here: make gpu",
+    ]
+    monkeypatch.setattr(checks, "find_spec", lambda name: object())
+    assert machine_faults(asked, 0) == []
 
 
 def test_import_stays_light() -> None:

@@ -60,6 +60,7 @@ class Run:
         adapter: dict[str, Any] | None = None,
         dtype: str = "float32",
         compute: dict[str, Any] | None = None,
+        words: int = 0,
         **training: Any,
     ) -> None:
         torch.set_num_threads(1)
@@ -71,7 +72,8 @@ class Run:
         plan = setup.rollout_plan(settings)
         steps = settings["training"]["steps"]
         base = folder / "base"  # on disk: TRL loads the reference model of a KL penalty from there
-        tokenizer = warm_start.word_tokenizer(word_problems.vocabulary())
+        more = [f"word{number}" for number in range(words)]
+        tokenizer = warm_start.word_tokenizer([*word_problems.vocabulary(), *more])
         tokenizer.save_pretrained(base)
         warm_start.small_llama(tokenizer, seed=0).save_pretrained(base)
         model, tokenizer = models.load_base(base, models.training_dtype(settings["model"]))
@@ -291,7 +293,7 @@ def test_gradient_checkpointing_changes_nothing_but_memory(adapter: dict[str, An
     run = Run(tmp_path / "checkpointed", adapter=adapter, compute={"gradient_checkpointing": True})
     calls = []
     layer = run.trainer.model.get_base_model().model.layers[0] if adapter else run.trainer.model.model.layers[0]
-    layer.mlp.register_forward_hook(lambda *_: calls.append(torch.is_grad_enabled()))
+    layer.mlp.register_forward_pre_hook(lambda *_: calls.append(torch.is_grad_enabled()))
     run.train()
     assert sum(calls) == 2 * 8 * 2  # each of 8 steps has two micro-batches, and each is computed twice
     assert run.records() == plain.records()
@@ -313,16 +315,15 @@ class LargestTensor(TorchDispatchMode):
 
 
 def test_no_logits_of_a_whole_micro_batch_are_ever_held(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """With tiles smaller than this little vocabulary: in the passes for the old and the reference policy, and in
-    training, forward and backward."""
-    monkeypatch.setattr(trl_utils, "_CHUNKED_LOGPROB_CHUNK_SIZE", 16)
-    run = Run(tmp_path, micro_batch=8, steps=4, checkpoints=[4], beta=0.05)
-    trainer, seen = run.trainer, []
-    sizes = []
+    """Neither for the old and the reference policy nor in training, forward and backward; with tiles in the proportion
+    to this vocabulary that TRL's have to a large one."""
+    monkeypatch.setattr(trl_utils, "_CHUNKED_LOGPROB_CHUNK_SIZE", 1000)
+    run = Run(tmp_path, micro_batch=8, steps=4, checkpoints=[4], beta=0.05, words=5000)
+    trainer, seen, shapes = run.trainer, [], []
     whole = trainer._get_per_token_logps_and_entropies
 
     def noted(model: Any, ids: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
-        sizes.append(len(ids) if kwargs.get("batch_size") is None else kwargs["batch_size"])
+        shapes.append((kwargs.get("batch_size") or len(ids), ids.shape[1]))
         return whole(model, ids, *args, **kwargs)
 
     monkeypatch.setattr(trainer, "_get_per_token_logps_and_entropies", noted)
@@ -336,9 +337,9 @@ def test_no_logits_of_a_whole_micro_batch_are_ever_held(tmp_path: Path, monkeypa
 
     monkeypatch.setattr(GRPOTrainer, "training_step", watched)
     run.train()
-    assert set(sizes) == {8}  # of 16 rollouts of a batch
-    vocabulary = trainer.model.config.vocab_size
-    print(seen, vocabulary)
+    rollouts, tokens = shapes[0]
+    assert {count for count, _ in shapes} == {rollouts} == {8}  # of the 16 of a batch
+    assert max(seen) < rollouts * tokens * trainer.model.config.vocab_size / 3
 
 
 def test_updates_too_small_for_bfloat16_are_not_lost(tmp_path: Path) -> None:

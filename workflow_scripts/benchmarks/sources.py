@@ -3,6 +3,7 @@
 import hashlib
 import json
 import os
+import re
 from collections.abc import Callable, Iterable, Iterator
 from importlib import import_module
 from pathlib import Path
@@ -144,7 +145,12 @@ def _hub_rows(entry: Row, known: benchmarks.ProblemSet) -> tuple[str, Iterable[t
 
     datasets.disable_progress_bars()
     try:
-        return path, enumerate(datasets.load_dataset(path, config, split=split, revision=revision).to_list())
+        rows = datasets.load_dataset(path, config, split=split, revision=revision)
+        # where the hub does not answer, `datasets` takes whatever revision the cache holds
+        made_of = {part for file in rows.cache_files for part in Path(file["filename"]).parts}
+        if re.fullmatch("[0-9a-f]{40}", revision or "") and made_of and revision not in made_of:
+            raise FileNotFoundError("the cache holds another revision")
+        return path, enumerate(rows.to_list())
     except Exception as error:  # the client raises what its many layers raise; each of them ends the job
         local = f", or data_dir to a folder with {known.file}" if known.file else ""
         cause = (str(error).strip().splitlines() or [type(error).__name__])[0]

@@ -84,8 +84,9 @@ class _Layer(CacheLayerMixin):
         if not self.is_initialized:
             self.lazy_initialization(key_states, value_states)
         used, places = self.slots.used, self.slots.places
-        self.keys[self.slots.index, :, places] = key_states[:, :, 0]
-        self.values[self.slots.index, :, places] = value_states[:, :, 0]
+        # under autocast a prefill leaves both in float32, and a step's values are bfloat16
+        self.keys[self.slots.index, :, places] = key_states[:, :, 0].to(self.keys.dtype)
+        self.values[self.slots.index, :, places] = value_states[:, :, 0].to(self.values.dtype)
         width = self.slots.width
         return self.keys[:used, :, :width], self.values[:used, :, :width]
 

@@ -5,6 +5,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+from pydantic import ValidationError
 from transformers import AutoTokenizer, GenerationConfig
 
 from workflow_scripts.sampling import Completion, EngineError, Options
@@ -36,7 +37,7 @@ def import_vllm(device: str) -> Any:
             f"compute.engine: vllm: it is {missing}; run `make gpu`, or use compute.engine: transformers"
         ) from None
     except (ImportError, OSError) as error:  # a CUDA library that is not there, say
-        raise EngineError(f"compute.engine: vllm: it cannot be imported: {_one_line(error)}") from None
+        raise EngineError(f"compute.engine: vllm: it cannot be imported: {one_line(error)}") from None
     if current_platform.device_type != device:
         built = current_platform.device_type or "a device that is not here"
         raise EngineError(
@@ -45,8 +46,10 @@ def import_vllm(device: str) -> Any:
     return vllm
 
 
-def _one_line(error: BaseException) -> str:
-    return " ".join(str(error).split())
+def one_line(error: Exception) -> str:
+    """What an error of vLLM's says, without its line breaks."""
+    text = error.errors()[0]["msg"] if isinstance(error, ValidationError) else str(error)
+    return " ".join(text.split())
 
 
 def llm_arguments(device: str, longest: int, lora_rank: int | None) -> dict[str, Any]:
@@ -134,7 +137,7 @@ class VLLMEngine:
             self.llm = vllm.LLM(model=str(base), dtype=dtype, gpu_memory_utilization=memory_share, **arguments)
         except (ValueError, RuntimeError) as error:
             raise EngineError(
-                f"compute.engine: vllm, with compute.vllm.sampling_memory: {memory_share}: {_one_line(error)}"
+                f"compute.engine: vllm, with compute.vllm.sampling_memory {memory_share}: {one_line(error)}"
             ) from None
         self.name = f"vllm {vllm.__version__}"
         named = SimpleNamespace(generation_config=GenerationConfig.from_pretrained(base, local_files_only=True))

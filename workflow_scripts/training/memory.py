@@ -13,7 +13,7 @@ import torch
 
 USABLE = 0.8  # of the memory; the rest is for fragments, library contexts and what sampling leaves
 HEAD_TOKENS, HEAD_VOCABULARY = 4096, 32768  # one tile of logits, as TRL computes log probabilities
-HEAD_COPIES = 6  # float32 copies of a tile in the backward pass, where no fused kernel folds it
+HEAD_COPIES = 6  # in float32, of what of a tile is in use, where no fused kernel folds it
 LARGEST = 128  # beyond it a step gets no faster
 
 
@@ -70,6 +70,7 @@ def rollouts_at_once(
     fixed = everything * (2 if reference else 1) + weights[True] * (2 + copies)  # AdamW's two moments, gradients
     if compute_bytes < 4:
         fixed += everything // 2  # autocast keeps a cast of each weight
-    tile = HEAD_TOKENS * min(HEAD_VOCABULARY, model.config.get_text_config().vocab_size) * 4 * HEAD_COPIES
+    used = min(HEAD_VOCABULARY, model.config.get_text_config().vocab_size)
+    tile = HEAD_TOKENS * (HEAD_VOCABULARY * compute_bytes + used * 4 * HEAD_COPIES)
     free = USABLE * available - fixed - tile
     return max(1, min(LARGEST, int(free / (tokens * activations(model, compute_bytes, checkpointing)))))

@@ -388,7 +388,7 @@ def configure(
         "scale_rewards": "none", "loss_type": "dapo", "shuffle_dataset": False, "disable_dropout": True,
         "importance_sampling_level": settings["objective"]["ratio"], "remove_unused_columns": False,
         "logging_steps": 1, "save_strategy": "no", "report_to": compute["trackers"] or "none",
-        "disable_tqdm": True, "dataloader_pin_memory": False, "use_cpu": compute["device"] == "cpu",
+        "disable_tqdm": True, "dataloader_pin_memory": False, "use_cpu": compute["device"] == "cpu" or not torch.cuda.is_available(),
         "gradient_checkpointing": compute["gradient_checkpointing"],
         "bf16": settings["model"]["dtype"] == "bfloat16", "use_vllm": compute["engine"] == "vllm",
         "vllm_importance_sampling_correction": True, "vllm_importance_sampling_mode": "token_truncate",

@@ -20,12 +20,13 @@ from peft.tuners.tuners_utils import BaseTunerLayer
 from transformers import AutoConfig
 from trl.generation import vllm_generation
 
-from workflow_scripts.sampling import Options
+from workflow_scripts.sampling import EngineError, Options
 from workflow_scripts.sampling.transformers_engine import end_tokens
 from workflow_scripts.sampling.vllm_engine import (
     import_vllm,
     llm_arguments,
     lora_request,
+    one_line,
     reload_weights,
     sampling_parameters,
 )
@@ -66,18 +67,19 @@ class Rollouts(vllm_generation.VLLMGeneration):
         self._syncs = 0
         self._folder: Any = None
         self._kept = KeptBase(self.model) if self.mode == "server" and isinstance(self.model, PeftModel) else None
-        if self.mode == "server":
-            super()._init_vllm()
-            return
         device = self.accelerator.device.type
         vllm = import_vllm(device)
         rank = max(c.r for c in self.model.peft_config.values()) if isinstance(self.model, PeftModel) else None
-        arguments = llm_arguments(device, self.max_model_length, rank)
-        # vLLM's own choice for a float32 model would be 16 bits
-        arguments["dtype"] = AutoConfig.from_pretrained(self.model.name_or_path, local_files_only=True).dtype
+        # vLLM's own choice of dtype for a float32 model would be 16 bits
+        dtype = AutoConfig.from_pretrained(self.model.name_or_path, local_files_only=True).dtype
+        arguments = llm_arguments(device, self.max_model_length, rank) | {"dtype": dtype}
         vllm_generation.LLM = partial(vllm.LLM, **arguments)  # TRL's call has the last word
+        key = "server" if self.mode == "server" else "training_memory"
+        value = self.server_base_url if self.mode == "server" else self.gpu_memory_utilization
         try:
             super()._init_vllm()
+        except (OSError, ValueError, RuntimeError) as error:
+            raise EngineError(f"compute.engine: vllm, with compute.vllm.{key} {value}: {one_line(error)}") from None
         finally:
             vllm_generation.LLM = vllm.LLM
 
