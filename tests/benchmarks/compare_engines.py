@@ -34,7 +34,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--adapter", type=Path)
     parser.add_argument("--problems", type=int, default=60)
     parser.add_argument("--samples", type=int, default=4)
-    parser.add_argument("--family", default="chat-example")
+    parser.add_argument("--family", default="chat-examples")
     parser.add_argument("--dtype", default="float32")
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--temperature", type=float, default=0.7)

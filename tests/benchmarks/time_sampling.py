@@ -1,7 +1,7 @@
 """Samples per second of the transformers engine against lm-evaluation-harness's HF back end, in one run.
 
     pip install lm-eval
-    python tests/benchmarks/time_sampling.py results/STUDY/base/model PROBLEMS.jsonl [--problems 24] [--family chat-example]
+    python tests/benchmarks/time_sampling.py results/STUDY/base/model PROBLEMS.jsonl [--problems 24] [--family chat-examples]
 
 Same model, dtype, prompts, samples per problem, temperature and token limit; lm-eval at each of its batch sizes, the best
 of which counts; the order alternates, and medians of the repeats are compared.
@@ -33,7 +33,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--field", default="question")
     parser.add_argument("--problems", type=int, default=24)
     parser.add_argument("--samples", type=int, default=8)
-    parser.add_argument("--family", default="chat-example")
+    parser.add_argument("--family", default="chat-examples")
     parser.add_argument("--dtype", default="float32")
     parser.add_argument("--temperature", type=float, default=0.7)
     parser.add_argument("--top-p", type=float, default=1.0)

@@ -1,6 +1,6 @@
 """What the trainer's own work costs: the time of its steps over that of TRL's GRPOTrainer on the same rollouts.
 
-    PYTHONPATH=. python tests/benchmarks/time_training.py --base results/STUDY/base/model [--prompts 32 --steps 16 --rounds 5]
+    PYTHONPATH=. python tests/benchmarks/time_training.py --base results/STUDY/base/model [--prompts 32 --rounds 5]
 
 Both replay one set of completions, so that generation, the same for both, is in neither. Rounds alternate and the
 medians are compared; CPU seconds on one thread, since a machine may be shared.
@@ -87,7 +87,8 @@ def seconds(kind: type, a: argparse.Namespace, replayed: dict[int, Any]) -> floa
         }  # fmt: skip
     with tempfile.TemporaryDirectory() as folder:
         trainer = kind(
-            model=model, args=configure(folder, 0, settings, compute, plan, a.micro_batch, 64), reward_funcs=reward,
+            model=model, reward_funcs=reward,
+            args=configure({"output_dir": folder}, 0, settings, compute, plan, a.micro_batch, 64),
             train_dataset=Dataset.from_list(rows), processing_class=tokenizer, **own,
         )  # fmt: skip
         trainer.plan, trainer.replayed = plan, replayed

@@ -56,6 +56,11 @@ def ended_in_second_batch(completions, trainer_state, **_):
 def only_the_last_process_fails(completions, **_):
     return half_right(completions) if os.environ["RANK"] == "0" else [1.0]
 
+def killed(completions, **_):
+    if os.environ["RANK"] == "1":
+        os.kill(os.getpid(), signal.SIGKILL)
+    return half_right(completions)
+
 def with_little_memory(completions, **_):
     used = int(next(l for l in open("/proc/self/status") if l.startswith("VmSize")).split()[1]) * 1024
     resource.setrlimit(resource.RLIMIT_AS, (used + int(os.environ["SPARE"]) * 2**20, resource.RLIM_INFINITY))
@@ -107,8 +112,7 @@ class Stage:
         return self
 
     def rows(self, name: str) -> list[dict[str, Any]]:
-        table = {"rollouts": tables.ROLLOUTS, "rollout_updates": tables.ROLLOUT_UPDATES}[name]
-        return tables.read(self.run / f"{name}.parquet", table).to_pylist()
+        return tables.read(self.run / f"{name}.parquet", getattr(tables, name.upper())).to_pylist()
 
     @property
     def footer(self) -> dict[str, Any]:
@@ -126,12 +130,19 @@ def last_line(done: subprocess.CompletedProcess[str]) -> str:
 EXACT = ("batch", "prompt_position", "rollout", "problem_id", "completion", "reward", "group_correct", "advantage")
 
 
-@pytest.mark.parametrize("adapter", [None, pytest.param(LORA, marks=pytest.mark.slow)], ids=["full", "lora"])
-def test_two_processes_train_what_one_trains(adapter: dict[str, Any] | None, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("adapter", "aggregation"),
+    [(None, "token-mean-step"), pytest.param(LORA, "token-mean", marks=pytest.mark.slow)],
+    ids=["full", "lora"],
+)
+def test_two_processes_train_what_one_trains(adapter: dict[str, Any] | None, aggregation: str, tmp_path: Path) -> None:
     """Equal but for the order of sums: an all-reduce adds two halves of each gradient. 1e-4 is a hundredth of the
     learning rate, the size of Adam's steps."""
-    one = Stage(tmp_path / "one", adapter).trained()
-    two = Stage(tmp_path / "two", adapter, processes=2).trained()
+    one, two = (Stage(tmp_path / str(count), adapter, processes=count) for count in (1, 2))
+    for stage in (one, two):
+        stage.settings["objective"] |= {"aggregation": aggregation, "kl": "k3"}
+        stage.settings["training"]["beta"] = 0.05
+        stage.trained()
     assert (one.footer["processes"], two.footer["processes"]) == (1, 2)
     drawn = [[[row[key] for key in EXACT] for row in run.rows("rollouts")] for run in (one, two)]
     assert drawn[0] == drawn[1]
@@ -142,11 +153,13 @@ def test_two_processes_train_what_one_trains(adapter: dict[str, Any] | None, tmp
             assert value == (
                 pytest.approx(theirs[key], rel=1e-3, abs=1e-4) if isinstance(value, float) else theirs[key]
             )
+    logs = [{(r["step"], r["metric"]): r["value"] for r in run.rows("trainer_log")} for run in (one, two)]
+    assert logs[1] == pytest.approx(logs[0], rel=1e-3, abs=1e-4)  # loss and gradient norm, which Adam does not show
     for name, value in one.weights(bool(adapter)).items():
         torch.testing.assert_close(value, two.weights(bool(adapter))[name], rtol=0, atol=1e-4)
 
 
-@pytest.mark.parametrize("processes", [1, 2])
+@pytest.mark.parametrize("processes", [1, pytest.param(2, marks=pytest.mark.slow)])
 def test_after_sigterm_a_run_ends_at_a_batch_and_goes_on_as_if_undisturbed(processes: int, tmp_path: Path) -> None:
     whole, cut = (Stage(tmp_path / name, processes=processes) for name in ("whole", "cut"))
     for stage in (whole, cut):
@@ -164,12 +177,15 @@ def test_after_sigterm_a_run_ends_at_a_batch_and_goes_on_as_if_undisturbed(proce
     assert whole.footer["final_weights"] == cut.footer["final_weights"]
 
 
+@pytest.mark.slow
 def test_what_one_process_says_is_the_last_line(tmp_path: Path) -> None:
     stage = Stage(tmp_path, processes=2)
     stage.settings["training"]["reward"] = "rewards:only_the_last_process_fails"
     failed = stage.train()
     assert failed.returncode == 1
     assert last_line(failed).startswith("armslength: one of 2 processes has ended: ValueError: The reward function")
+    stage.settings["training"]["reward"] = "rewards:killed"
+    assert last_line(stage.train()).startswith("armslength: process 1 of 2 was ended by SIGKILL")
     stage.settings["training"]["reward"] = "rewards:that_is_not_there"
     failed = stage.train()
     assert failed.returncode == 1 and "Traceback" not in failed.stdout

@@ -94,7 +94,7 @@ class Run:
         )
         self.trainer = kind(
             model=model,
-            args=configure(str(self.state.folder), seed, settings, compute, plan, micro_batch, 32),
+            args=configure({"output_dir": str(self.state.folder)}, seed, settings, compute, plan, micro_batch, 32),
             reward_funcs=reward,
             train_dataset=Dataset.from_list(rows),
             processing_class=tokenizer,

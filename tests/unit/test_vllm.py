@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import torch
 from peft import get_peft_model
-from test_training import Run
+from test_training import ROLLOUT, Run
 from transformers import GenerationConfig
 
 from workflow_scripts.benchmarks import word_problems
@@ -23,6 +23,7 @@ from workflow_scripts.training.vllm_rollouts import KeptBase
 
 OPTIONS = Options(temperature=0.7, top_p=1.0, max_completion=12)
 ADAPTER = {"rank": 12, "alpha": 24.0, "targets": "all-linear"}
+COLOCATED = {"engine": "vllm", "vllm": {"mode": "colocate", "server": None, "training_memory": 0.3}}
 ENVIRONMENTS = Path(__file__).parents[2] / "envs"
 
 
@@ -76,6 +77,12 @@ def test_merged_and_unmerged_a_bfloat16_base_drifts_unless_it_is_kept() -> None:
     model.merge_adapter()
     model.unmerge_adapter()
     assert any(not torch.equal(p, before[name]) for name, p in frozen.items())
+
+
+def test_rollouts_within_a_nucleus_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(ROLLOUT, "top_p", 0.9)
+    with pytest.raises(EngineError, match=r"^rollout.top_p: 0.9: with compute.engine: vllm only 1: .*$"):
+        Run(tmp_path, compute=COLOCATED)
 
 
 # --- with vLLM --------------------------------------------------------------------------------------------------------
@@ -191,10 +198,9 @@ def test_colocated_rollouts_come_from_the_policy_that_is_trained(
     adapter: dict[str, Any] | None, vllm: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(warm_start, "HEADS", 2)
-    compute = {"engine": "vllm", "vllm": {"mode": "colocate", "server": None, "training_memory": 0.3}}
     runs = []
     for name, seed in (("a", 0), ("b", 0), ("c", 1)):
-        run = Run(tmp_path / name, seed=seed, kind=Watched, adapter=adapter, compute=compute)
+        run = Run(tmp_path / name, seed=seed, kind=Watched, adapter=adapter, compute=COLOCATED)
         runs.append(run.train())
     for run in runs:
         assert len(run.trainer.off) == 2  # the second after four updates

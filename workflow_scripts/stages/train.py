@@ -116,8 +116,9 @@ def _train(job: Job, asked: int | str) -> None:
     )  # fmt: skip
 
     run_folder = Path(job.output("checkpoints")).parent
+    run_name = run_folder.relative_to(job.root / "runs")
     saved = state.StateFolder(
-        job.root / "state" / run_folder.relative_to(job.root / "runs"),
+        job.root / "state" / run_name,
         state.identity(settings, job.code, job.provenance["inputs"]),
     )
     recorder = Recorder(plan.group_size, plan.updates_per_batch, plan.minibatches)
@@ -133,12 +134,14 @@ def _train(job: Job, asked: int | str) -> None:
     questions = sorted(set(chosen["question"].to_pylist()))
     longest_prompt = max(map(len, encoded(tokenizer, questions, plan.prompt_family)))
     micro_batch = _micro_batch(job, asked, model, plan, longest_prompt)
-    os.environ.setdefault("TENSORBOARD_LOGGING_DIR", str(job.root / "logs" / "tensorboard" / run_folder.name))
+    os.environ.setdefault("TENSORBOARD_LOGGING_DIR", str(job.root / "logs" / "tensorboard" / run_name))
+    os.environ.setdefault("WANDB_PROJECT", job.root.name)
+    names = {"output_dir": str(saved.folder), "run_name": run_name.as_posix(), "project": job.root.name}
     with keeper.watching_signals():
         try:
             trainer = Trainer(
                 model=model,
-                args=configure(str(saved.folder), seed, settings, job.compute, plan, micro_batch, longest_prompt),
+                args=configure(names, seed, settings, job.compute, plan, micro_batch, longest_prompt),
                 reward_funcs=None if grade else _user_reward(training["reward"]),
                 train_dataset=dataset,
                 processing_class=tokenizer,

@@ -77,9 +77,13 @@ def launch(
         while not group.join(grace_period=SECONDS_TO_END):
             pass
     except ProcessException as error:
-        first = f"process {error.error_index} of {count}: {error.msg}" if faults.empty() else faults.get()
+        first = None if faults.empty() else faults.get()
         if isinstance(first, Exception):
             raise first from None
+        killed = getattr(error, "signal_name", None)
+        if killed or first is None:
+            why = f"by {killed}; SIGKILL may mean that the machine's memory ended" if killed else error.msg
+            raise ProcessesError(f"process {error.error_index} of {count} was ended {why}") from None
         print(first, flush=True)
         raise ProcessesError(f"one of {count} processes has ended: {first.strip().splitlines()[-1]}") from None
     finally:

@@ -366,7 +366,7 @@ def _gather_records(columns: np.ndarray, tokens: np.ndarray) -> tuple[np.ndarray
 
 
 def configure(
-    output_dir: str,
+    names: dict[str, str],
     seed: int,
     settings: dict[str, Any],
     compute: dict[str, Any],
@@ -376,11 +376,12 @@ def configure(
 ) -> GRPOConfig:
     """TRL's configuration of a run from the study's settings (`training`) and the machine's (`compute`).
 
-    micro_batch: rollouts at once, at most; longest_prompt: in tokens.
+    names: output_dir, and run_name and project for trackers; micro_batch: rollouts at once, at most; longest_prompt: in
+    tokens.
     """
     training = settings["training"]
     arguments = {
-        "output_dir": output_dir, "seed": seed, "data_seed": seed, "max_steps": training["steps"],
+        **names, "seed": seed, "data_seed": seed, "max_steps": training["steps"],
         "learning_rate": training["learning_rate"], "lr_scheduler_type": training["schedule"],
         "warmup_steps": training["warmup_steps"], "max_grad_norm": training["max_grad_norm"],
         "beta": training["beta"], "temperature": plan.options.temperature, "top_p": plan.options.top_p,
@@ -388,7 +389,8 @@ def configure(
         "scale_rewards": "none", "loss_type": "dapo", "shuffle_dataset": False, "disable_dropout": True,
         "importance_sampling_level": settings["objective"]["ratio"], "remove_unused_columns": False,
         "logging_steps": 1, "save_strategy": "no", "report_to": compute["trackers"] or "none",
-        "disable_tqdm": True, "dataloader_pin_memory": False, "use_cpu": compute["device"] == "cpu" or not torch.cuda.is_available(),
+        "disable_tqdm": True, "dataloader_pin_memory": False,
+        "use_cpu": compute["device"] == "cpu" or not torch.cuda.is_available(),
         "gradient_checkpointing": compute["gradient_checkpointing"],
         "bf16": settings["model"]["dtype"] == "bfloat16", "use_vllm": compute["engine"] == "vllm",
         "vllm_importance_sampling_correction": True, "vllm_importance_sampling_mode": "token_truncate",
@@ -412,4 +414,6 @@ def rollout_engine(args: GRPOConfig) -> dict[str, Any]:
         name: getattr(args, f"vllm_importance_sampling_{name}")
         for name in ("correction", "mode", "clip_min", "clip_max")
     }
-    return {"engine": f"vllm {version('vllm')}", "mode": args.vllm_mode, "importance_sampling": correction}
+    import vllm
+
+    return {"engine": f"vllm {vllm.__version__}", "mode": args.vllm_mode, "importance_sampling": correction}

@@ -5,6 +5,8 @@ and full weights by vLLM's own reload. A server takes whole weights alone, so th
 base weights are then put back, bit by bit.
 """
 
+import os
+import socket
 import tempfile
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -67,6 +69,11 @@ class Rollouts(vllm_generation.VLLMGeneration):
         self._syncs = 0
         self._folder: Any = None
         self._kept = KeptBase(self.model) if self.mode == "server" and isinstance(self.model, PeftModel) else None
+        if self.top_p < 1:  # the importance weights would hold the mass of the nucleus
+            raise EngineError(
+                f"rollout.top_p: {self.top_p}: with compute.engine: vllm only 1: its log-probabilities are within the "
+                "nucleus; use compute.engine: transformers"
+            )
         device = self.accelerator.device.type
         vllm = import_vllm(device)
         rank = max(c.r for c in self.model.peft_config.values()) if isinstance(self.model, PeftModel) else None
@@ -74,6 +81,10 @@ class Rollouts(vllm_generation.VLLMGeneration):
         dtype = AutoConfig.from_pretrained(self.model.name_or_path, local_files_only=True).dtype
         arguments = llm_arguments(device, self.max_model_length, rank) | {"dtype": dtype}
         vllm_generation.LLM = partial(vllm.LLM, **arguments)  # TRL's call has the last word
+        if self.accelerator.num_processes == 1:  # all runs that start at once on a machine would take TRL's 29500
+            with socket.socket() as free:
+                free.bind(("127.0.0.1", 0))
+                os.environ["MASTER_PORT"] = str(free.getsockname()[1])
         key = "server" if self.mode == "server" else "training_memory"
         value = self.server_base_url if self.mode == "server" else self.gpu_memory_utilization
         try:
@@ -107,7 +118,7 @@ class Rollouts(vllm_generation.VLLMGeneration):
         self, prompts: list[list[int]], images: Any, num_generations: int, profiler: Any = None
     ) -> tuple[Any, ...]:
         """One rollout per prompt, drawn with its seed. Returns what TRL's `generate` does: prompts, completions, and of
-        each token a list of its log-probability (after temperature and nucleus) and a list of its id."""
+        each token a list of its log-probability (after temperature) and a list of its id."""
         options = Options(self.temperature, self.top_p, self.max_completion_length)
         ends = end_tokens(self.model, self.processing_class)
         draw = self._from_server if self.mode == "server" else self._colocated
