@@ -1,10 +1,10 @@
 """Samples per second of the transformers engine against lm-evaluation-harness's HF back end, in one run.
 
     pip install lm-eval
-    python tests/benchmarks/time_sampling.py results/STUDY/base/model PROBLEMS.jsonl [--problems 24] [--family chat-examples]
+    python tests/benchmarks/time_sampling.py results/STUDY/base/model PROBLEMS.jsonl [--problems 24] [--top-p 0.95]
 
-Same model, dtype, prompts, samples per problem, temperature and token limit; lm-eval at each of its batch sizes, the best
-of which counts; the order alternates, and medians of the repeats are compared.
+Same model, dtype, prompts, samples per problem, temperature and token limit; lm-eval at each of its batch sizes, the
+best of which counts; the order alternates, and medians of the repeats are compared.
 """
 
 import argparse

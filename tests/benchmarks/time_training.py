@@ -22,7 +22,7 @@ from trl import GRPOTrainer
 from workflow_scripts.benchmarks import word_problems
 from workflow_scripts.training import models, setup
 from workflow_scripts.training.records import Recorder
-from workflow_scripts.training.trainer import Trainer, configure
+from workflow_scripts.training.trainer import Trainer
 
 OBJECTIVE = {
     "ratio": "token", "bounds": "ppo", "eps_low": 0.2, "eps_high": 0.2, "surrogate": "clipped",
@@ -88,7 +88,7 @@ def seconds(kind: type, a: argparse.Namespace, replayed: dict[int, Any]) -> floa
     with tempfile.TemporaryDirectory() as folder:
         trainer = kind(
             model=model, reward_funcs=reward,
-            args=configure({"output_dir": folder}, 0, settings, compute, plan, a.micro_batch, 64),
+            args=setup.configure({"output_dir": folder}, 0, settings, compute, plan, a.micro_batch, 64),
             train_dataset=Dataset.from_list(rows), processing_class=tokenizer, **own,
         )  # fmt: skip
         trainer.plan, trainer.replayed = plan, replayed

@@ -207,5 +207,7 @@ def test_a_model_whose_past_is_no_plain_one_is_refused(
     assert len(sample(window, small[1], [[5, 6]], [0], Options(1.0, 1.0, 6), 1)) == 1
     with pytest.raises(EngineError, match="sliding_attention; use vllm"):
         sample(window, small[1], [[5, 6]], [0], Options(1.0, 1.0, 7), 1)
+    with pytest.raises(EngineError, match="up to 9 tokens with the prompt; llama has 8"):
+        sample(random_model(LlamaConfig, max_position_embeddings=8), small[1], [[5, 6]], [0], Options(1.0, 1.0, 7), 1)
     with pytest.raises(EngineError, match="gemma2 has capped attention"):
         sample(random_model(Gemma2Config), small[1], [[5, 6]], [0], Options(1.0, 1.0, 7), 1)

@@ -18,7 +18,7 @@ from workflow_scripts.digest import keyword_arguments
 from workflow_scripts.training import callbacks, memory, models, setup, warm_start
 from workflow_scripts.training.records import Recorder
 from workflow_scripts.training.state import StateFolder, weights_hash
-from workflow_scripts.training.trainer import Trainer, TrainingError, configure
+from workflow_scripts.training.trainer import Trainer, TrainingError
 
 ROLLOUT = {
     "prompts": 4, "group_size": 4, "minibatches": 2, "epochs": 2, "temperature": 1.0, "top_p": 1.0, "max_completion": 8,
@@ -94,7 +94,9 @@ class Run:
         )
         self.trainer = kind(
             model=model,
-            args=configure({"output_dir": str(self.state.folder)}, seed, settings, compute, plan, micro_batch, 32),
+            args=setup.configure(
+                {"output_dir": str(self.state.folder)}, seed, settings, compute, plan, micro_batch, 32
+            ),
             reward_funcs=reward,
             train_dataset=Dataset.from_list(rows),
             processing_class=tokenizer,
@@ -386,9 +388,15 @@ def test_the_micro_batch_is_estimated_from_memory(tmp_path: Path) -> None:
     measured = sum(kept.values()) / ids.numel()
     del hidden
     estimate = memory.activations(model, 4, checkpointing=False)
-    print(measured, estimate)
     assert measured < estimate < 2 * measured
     assert memory.activations(model, 4, checkpointing=True) < estimate
+    plain = {"tokens": 500, "compute_bytes": 4, "adapter": False, "copies": 1, "reference": True}
+    plenty, scarce = (
+        [memory.rollouts_at_once(model, available=size, checkpointing=saving, **plain) for saving in (False, True)]
+        for size in (10**9, 10**8)
+    )
+    assert 1 < plenty[0] < plenty[1]
+    assert scarce == [1, 1]
 
 
 def test_of_a_shipped_generation_config_only_special_tokens_stay(tmp_path: Path) -> None:

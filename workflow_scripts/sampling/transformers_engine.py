@@ -14,7 +14,7 @@ import psutil
 import torch
 from accelerate.utils.memory import clear_device_cache, should_reduce_batch_size
 from torch import Tensor
-from transformers import DynamicCache, PreTrainedTokenizerBase
+from transformers import DynamicCache, GenerationConfig, PreTrainedTokenizerBase
 
 from workflow_scripts.sampling import Completion, EngineError, Options
 from workflow_scripts.sampling.key_values import BLOCK, Slots, one_token_attention
@@ -63,9 +63,9 @@ def uniforms(seeds: list[int], length: int) -> np.ndarray:
     return np.stack(rows) if rows else np.zeros((0, length), dtype=np.float32)
 
 
-def end_tokens(model: Any, tokenizer: PreTrainedTokenizerBase) -> set[int]:
+def end_tokens(config: GenerationConfig, tokenizer: PreTrainedTokenizerBase) -> set[int]:
     """Token ids that end a completion: all that the generation config names, and the tokenizer's own, as TRL has it."""
-    named = model.generation_config.eos_token_id
+    named = config.eos_token_id
     ids = set(named if isinstance(named, list) else [named]) | {tokenizer.eos_token_id}
     return ids - {None}
 
@@ -90,8 +90,11 @@ def find_batch_size(model: Any, columns: int) -> int:
 
 
 def _check(model: Any, longest: int) -> None:
-    """Raises EngineError for a model whose past is more than keys and values of all earlier tokens."""
+    """Raises EngineError for a model whose past is more than keys and values of all earlier tokens, or too short."""
     config = model.config.get_text_config(decoder=True)
+    limit = getattr(config, "max_position_embeddings", None)
+    if limit is not None and longest > limit:
+        raise EngineError(f"max_completion: up to {longest} tokens with the prompt; {config.model_type} has {limit}")
     kinds = set(getattr(config, "layer_types", None) or ["full_attention"])
     if kinds == {"sliding_attention", "full_attention"} and longest <= config.sliding_window:
         kinds = {"full_attention"}
@@ -234,7 +237,7 @@ def sample(
     does not suffice it is halved, and what is done stays."""
     if not prompts:
         return []
-    ends = end_tokens(model, tokenizer)
+    ends = end_tokens(model.generation_config, tokenizer)
     longest = max(map(len, prompts)) + options.max_completion
     _check(model, longest)
     size = min(len(prompts), find_batch_size(model, longest) if batch_size == "auto" else int(batch_size))

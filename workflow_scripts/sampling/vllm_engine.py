@@ -2,7 +2,6 @@
 
 import os
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 from pydantic import ValidationError
@@ -140,7 +139,7 @@ class VLLMEngine:
                 f"compute.engine: vllm, with compute.vllm.sampling_memory {memory_share}: {one_line(error)}"
             ) from None
         self.name = f"vllm {vllm.__version__}"
-        named = SimpleNamespace(generation_config=GenerationConfig.from_pretrained(base, local_files_only=True))
+        named = GenerationConfig.from_pretrained(base, local_files_only=True)
         self.ends = end_tokens(named, AutoTokenizer.from_pretrained(base, local_files_only=True))
         self.adapter: Any = None
         self._adapters = 0

@@ -37,6 +37,15 @@ def _grader(name: str, version: int) -> Any:
     return grading.grader(name)
 
 
+_SMALLER = (
+    "a smaller compute.micro_batch, compute.gradient_checkpointing: true, or, which is another question, a smaller "
+    "rollout.max_completion"
+)
+_LESS = (
+    "model.adapter trains less, model.dtype: bfloat16 holds less, and beside vllm compute.vllm.training_memory counts"
+)
+
+
 def _log_rows(history: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """The trainer's log without what differs between equal runs: times, and sums that start anew when a run resumes."""
     uneven = ("time", "per_second", "mfu", "train_loss", "total_flos")
@@ -88,6 +97,7 @@ def _micro_batch(job: Job, asked: int | str, model: Any, plan: Any, longest_prom
         ),
         compute_bytes=2 if settings["model"]["dtype"] == "bfloat16" else 4,
         checkpointing=compute["gradient_checkpointing"],
+        adapter=bool(adapter),
         copies=2 if processes(compute) > 1 else 1,
         reference=bool(settings["training"]["beta"]) and not adapter,
     )
@@ -96,13 +106,14 @@ def _micro_batch(job: Job, asked: int | str, model: Any, plan: Any, longest_prom
 def _train(job: Job, asked: int | str) -> None:
     """The whole of a run in one of its processes. asked: rollouts at once. Raises OutOfMemory where they do not fit."""
     import torch
+    from accelerate.utils.memory import should_reduce_batch_size
     from datasets import Dataset
     from transformers.utils import logging
 
     from workflow_scripts.sampling import EngineError
     from workflow_scripts.training import callbacks, models, setup, state
     from workflow_scripts.training.records import Recorder
-    from workflow_scripts.training.trainer import Trainer, TrainingError, configure, rollout_engine
+    from workflow_scripts.training.trainer import Trainer, TrainingError
 
     logging.disable_progress_bar()
     torch.set_num_threads(job.compute["threads"])
@@ -129,6 +140,8 @@ def _train(job: Job, asked: int | str) -> None:
     )
     device(job)
     model, tokenizer = models.load_base(base_folder(job), models.training_dtype(settings["model"]))
+    if job.compute["gradient_checkpointing"] and not model.supports_gradient_checkpointing:
+        raise StageError(f"compute.gradient_checkpointing: true: {model.config.model_type} cannot do it; use false")
     adapter = settings["model"].get("adapter")
     grade = _grader(training["reward"], settings["reward_version"])
     questions = sorted(set(chosen["question"].to_pylist()))
@@ -141,7 +154,7 @@ def _train(job: Job, asked: int | str) -> None:
         try:
             trainer = Trainer(
                 model=model,
-                args=configure(names, seed, settings, job.compute, plan, micro_batch, longest_prompt),
+                args=setup.configure(names, seed, settings, job.compute, plan, micro_batch, longest_prompt),
                 reward_funcs=None if grade else _user_reward(training["reward"]),
                 train_dataset=dataset,
                 processing_class=tokenizer,
@@ -172,6 +185,12 @@ def _train(job: Job, asked: int | str) -> None:
             trainer.train(resume_from_checkpoint=resume)
         except (EngineError, TrainingError) as error:
             raise StageError(str(error)) from None
+        except RuntimeError as error:
+            if not should_reduce_batch_size(error):
+                raise
+            raise StageError(
+                f"out of memory before the first rollout: the model itself does not fit; {_LESS}"
+            ) from None
     if trainer.state.global_step < training["steps"]:
         raise StageError(f"terminated at step {trainer.state.global_step} of {training['steps']}; its state is kept")
 
@@ -199,17 +218,12 @@ def _train(job: Job, asked: int | str) -> None:
         reward_version=settings["reward_version"],
         micro_batch=trainer.args.per_device_train_batch_size,
         processes=trainer.accelerator.num_processes,
-        rollout_engine=rollout_engine(trainer.args),
+        rollout_engine=setup.rollout_engine(trainer.args),
     )
     if keep_last:
         (saved.run / "progress.json").unlink(missing_ok=True)
     else:
         saved.remove()
-
-
-_KNOBS = (
-    "smaller compute.micro_batch, compute.gradient_checkpointing: true, or (another question) rollout.max_completion"
-)
 
 
 def main(job: Job) -> None:
@@ -234,7 +248,7 @@ def main(job: Job) -> None:
         except OutOfMemory as error:
             tried = error.micro_batch
         if job.compute["micro_batch"] != "auto" or tried == 1:
-            raise StageError(f"out of memory in training with {tried} rollouts at once; what helps: {_KNOBS}")
+            raise StageError(f"out of memory in training with {tried} rollouts at once; what helps: {_SMALLER}")
         asked = tried // 2
         print(f"out of memory in training with {tried} rollouts at once: goes on with at most {asked}", flush=True)
         clear_device_cache(garbage_collection=True)

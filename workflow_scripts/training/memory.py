@@ -47,7 +47,8 @@ def activations(model: Any, compute_bytes: int, checkpointing: bool) -> int:
     Counted in a Llama-like layer: what the norms, projections, rotary embedding, attention and the gated MLP save.
     """
     config = model.config.get_text_config()
-    hidden, inner = config.hidden_size, config.intermediate_size
+    hidden = config.hidden_size
+    inner = getattr(config, "intermediate_size", None) or 4 * hidden
     queries = config.num_attention_heads * (getattr(config, "head_dim", None) or hidden // config.num_attention_heads)
     shared = (getattr(config, "num_key_value_heads", None) or config.num_attention_heads) / config.num_attention_heads
     layer = compute_bytes * (4 * hidden + 3 * queries * (1 + shared) + 4 * inner) + 4 * 6 * hidden
@@ -56,20 +57,25 @@ def activations(model: Any, compute_bytes: int, checkpointing: bool) -> int:
 
 
 def rollouts_at_once(
-    model: Any, tokens: int, available: int, compute_bytes: int, checkpointing: bool, copies: int, reference: bool
+    model: Any,
+    tokens: int,
+    available: int,
+    compute_bytes: int,
+    checkpointing: bool,
+    adapter: bool,
+    copies: int,
+    reference: bool,
 ) -> int:
     """Rollouts of at most `tokens` tokens, prompt and completion, for one forward and backward pass; at least 1.
 
-    available: bytes of this process; compute_bytes: of one number in the forward pass; copies: of each gradient (two
-    where processes exchange them); reference: whether a frozen copy of the model lies beside it.
+    available: bytes of this process; compute_bytes: of one number in the forward pass; adapter: whether all of the
+    model's weights are frozen; copies: of each gradient (two where processes exchange them); reference: whether a
+    frozen copy of the model lies beside it.
     """
-    weights = {True: 0, False: 0}
-    for parameter in model.parameters():
-        weights[parameter.requires_grad] += parameter.nbytes
-    everything = weights[True] + weights[False]
-    fixed = everything * (2 if reference else 1) + weights[True] * (2 + copies)  # AdamW's two moments, gradients
-    if compute_bytes < 4:
-        fixed += everything // 2  # autocast keeps a cast of each weight
+    weights = sum(parameter.nbytes for parameter in model.parameters())
+    casts = sum(p.numel() * compute_bytes for p in model.parameters() if p.element_size() > compute_bytes)
+    trained = 0 if adapter else weights
+    fixed = weights * (2 if reference else 1) + casts + trained * (2 + copies)  # AdamW's two moments, gradients
     used = min(HEAD_VOCABULARY, model.config.get_text_config().vocab_size)
     tile = HEAD_TOKENS * (HEAD_VOCABULARY * compute_bytes + used * 4 * HEAD_COPIES)
     free = USABLE * available - fixed - tile

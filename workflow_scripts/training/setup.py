@@ -4,12 +4,16 @@ import importlib
 import inspect
 from collections.abc import Callable
 from functools import partial
+from importlib.metadata import version
 from typing import Any
 
 import numpy as np
+import torch
+from trl import GRPOConfig
 
 from workflow_scripts.sampling import Options, stream_seed
 from workflow_scripts.training.objective import Objective, RolloutPlan
+from workflow_scripts.training.processes import processes
 
 
 def rollout_plan(settings: dict[str, Any]) -> RolloutPlan:
@@ -62,3 +66,57 @@ def make_objective(axes: dict[str, Any], beta: float) -> Objective:
         beta=beta,
         kl=axes.get("kl"),
     )
+
+
+def configure(
+    names: dict[str, str],
+    seed: int,
+    settings: dict[str, Any],
+    compute: dict[str, Any],
+    plan: RolloutPlan,
+    micro_batch: int,
+    longest_prompt: int,
+) -> GRPOConfig:
+    """TRL's configuration of a run from the study's settings (`training`) and the machine's (`compute`).
+
+    names: output_dir, and run_name and project for trackers; micro_batch: rollouts at once, at most; longest_prompt: in
+    tokens.
+    """
+    training = settings["training"]
+    arguments = {
+        **names, "seed": seed, "data_seed": seed, "max_steps": training["steps"],
+        "learning_rate": training["learning_rate"], "lr_scheduler_type": training["schedule"],
+        "warmup_steps": training["warmup_steps"], "max_grad_norm": training["max_grad_norm"],
+        "beta": training["beta"], "temperature": plan.options.temperature, "top_p": plan.options.top_p,
+        "max_completion_length": plan.options.max_completion, "mask_truncated_completions": training["mask_truncated"],
+        "scale_rewards": "none", "loss_type": "dapo", "shuffle_dataset": False, "disable_dropout": True,
+        "importance_sampling_level": settings["objective"]["ratio"], "remove_unused_columns": False,
+        "logging_steps": 1, "save_strategy": "no", "report_to": compute["trackers"] or "none",
+        "disable_tqdm": True, "dataloader_pin_memory": False,
+        "use_cpu": compute["device"] == "cpu" or not torch.cuda.is_available(),
+        "gradient_checkpointing": compute["gradient_checkpointing"],
+        "bf16": settings["model"]["dtype"] == "bfloat16", "use_vllm": compute["engine"] == "vllm",
+        "vllm_importance_sampling_correction": True, "vllm_importance_sampling_mode": "token_truncate",
+        "vllm_importance_sampling_clip_max": 2.0,
+    }  # fmt: skip
+    if compute["engine"] == "vllm":
+        arguments |= {
+            "vllm_mode": compute["vllm"]["mode"], "vllm_server_base_url": compute["vllm"]["server"],
+            "vllm_gpu_memory_utilization": compute["vllm"]["training_memory"],
+            "vllm_max_model_length": longest_prompt + plan.options.max_completion,
+        }  # fmt: skip
+    arguments |= plan.trl_arguments(micro_batch, processes(compute))
+    return GRPOConfig(**{**arguments, **training["trl"]})
+
+
+def rollout_engine(args: GRPOConfig) -> dict[str, Any]:
+    """What draws the rollouts, for the record: its version, and what corrects the difference to the trained policy."""
+    if not args.use_vllm:
+        return {"engine": f"transformers {version('transformers')}"}
+    correction = {
+        name: getattr(args, f"vllm_importance_sampling_{name}")
+        for name in ("correction", "mode", "clip_min", "clip_max")
+    }
+    import vllm
+
+    return {"engine": f"vllm {vllm.__version__}", "mode": args.vllm_mode, "importance_sampling": correction}

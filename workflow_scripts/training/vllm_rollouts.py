@@ -120,7 +120,7 @@ class Rollouts(vllm_generation.VLLMGeneration):
         """One rollout per prompt, drawn with its seed. Returns what TRL's `generate` does: prompts, completions, and of
         each token a list of its log-probability (after temperature) and a list of its id."""
         options = Options(self.temperature, self.top_p, self.max_completion_length)
-        ends = end_tokens(self.model, self.processing_class)
+        ends = end_tokens(self.model.generation_config, self.processing_class)
         draw = self._from_server if self.mode == "server" else self._colocated
         with profiler or torch.no_grad():
             return prompts, *draw(prompts, self.seeds, options, ends)
