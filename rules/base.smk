@@ -46,7 +46,7 @@ rule sample_base:
         "../envs/evaluate.yaml"
     threads: STUDY.compute.threads
     resources:
-        gpu=GPUS,
+        gpu=min(1, GPUS),
     params:
         settings=sample_base_settings,
         code=code("sample_base", cut=("sampling.vllm_engine",)),

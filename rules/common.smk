@@ -36,10 +36,16 @@ REPEATS = range(STUDY.evaluation.base_repeats)
 SAMPLED = STUDY.sampled
 HOLDOUTS = STUDY.all_benchmarks
 GPUS = STUDY.compute.gpus
+PROCESSES = STUDY.compute.processes or max(1, GPUS)
 # how, not what: no rule has it in its params
 COMPUTE = of.canonical(
     STUDY.compute.model_dump()
-    | {"data_dir": STUDY.data_dir, "chat_family": of.chat_family(STUDY), "sampled_on": of.sampled_on(STUDY)}
+    | {
+        "device": STUDY.compute.place,
+        "data_dir": STUDY.data_dir,
+        "chat_family": of.chat_family(STUDY),
+        "sampled_on": of.sampled_on(STUDY),
+    }
 )
 
 
@@ -73,6 +79,8 @@ def begin():
         faults = disk.faults(STUDY, Path(ROOT), runs)
     if faults:
         sys.exit("The study cannot run here:\n" + "\n".join(f"  {line}" for line in faults))
+    if GPUS == 0 and STUDY.model.source != "embedded" and workflow.local_exec and progress.gpus_here():
+        print("compute.gpus is 0: this study runs on the CPU, though there is a GPU here", file=sys.stderr)
     unlock.hold()
     plan.record(STUDY, PLAN, REWARD)
     progress.follow(ROOT, RUNS, LAST_STEPS, SAMPLED)

@@ -15,12 +15,12 @@ rule sample_checkpoints:
         "results/{study}/logs/sample_checkpoints/{arm}-{seed}-{benchmark}.log",
     benchmark:
         "results/{study}/benchmarks/sample_checkpoints/{arm}-{seed}-{benchmark}.tsv"
+    priority: 1  # before more training: with compute.keep.checkpoints: false the weights go sooner
     conda:
         "../envs/evaluate.yaml"
     threads: STUDY.compute.threads
-    priority: 1  # before more training: with compute.keep.checkpoints: false the weights go sooner
     resources:
-        gpu=GPUS,
+        gpu=min(1, GPUS),
     params:
         settings=sample_checkpoints_settings,
         code=code("sample_checkpoints", cut=("sampling.vllm_engine",)),

@@ -26,7 +26,7 @@ rule train:
         arm=not_one_of(BRANCH_STATES),
     conda:
         "../envs/train.yaml"
-    threads: STUDY.compute.threads
+    threads: STUDY.compute.threads * PROCESSES
     resources:
         gpu=GPUS,
     params:
@@ -70,7 +70,7 @@ for PARENT, STEPS in BRANCH_STATES.items():
             arm=PARENT,
         conda:
             "../envs/train.yaml"
-        threads: STUDY.compute.threads
+        threads: STUDY.compute.threads * PROCESSES
         resources:
             gpu=GPUS,
         params:

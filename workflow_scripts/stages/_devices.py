@@ -13,9 +13,9 @@ from workflow_scripts.stages._command import Job, StageError
 _held: list[TextIO] = []  # a lock lasts as long as its file is open: until this process ends, however it ends
 
 
-def take_gpus(job: Job) -> None:
-    """Restrict this process and those it starts to `compute.gpus` GPUs (one, if it is 0 and there is one), of the
-    visible ones those that fewest other jobs of this user hold. To be called before CUDA starts.
+def take_gpus(job: Job, count: int) -> None:
+    """Restrict this process and those it starts to `count` GPUs, of the visible ones those that fewest other jobs of
+    this user hold. To be called before CUDA starts.
 
     Without it all jobs on a machine would sit on its first GPU.
     """
@@ -24,13 +24,11 @@ def take_gpus(job: Job) -> None:
     if job.compute["device"] == "cpu":
         return
     said = os.environ.get("CUDA_VISIBLE_DEVICES")
-    count = torch.cuda.device_count()
-    visible = said.split(",")[:count] if said else [str(number) for number in range(count)]
-    asked = job.compute["gpus"]
-    if asked > len(visible):
-        raise StageError(f"compute.gpus: {asked}: at most {len(visible)}: so many GPUs are visible here")
-    if visible:
-        os.environ["CUDA_VISIBLE_DEVICES"] = ",".join(_least_held(visible, max(1, asked), Path(tempfile.gettempdir())))
+    here = torch.cuda.device_count()
+    visible = said.split(",")[:here] if said else [str(number) for number in range(here)]
+    if count > len(visible):
+        raise StageError(f"compute.gpus: {count}: at most {len(visible)}: so many GPUs are visible here")
+    os.environ["CUDA_VISIBLE_DEVICES"] = ",".join(_least_held(visible, count, Path(tempfile.gettempdir())))
 
 
 def _least_held(names: Sequence[str], count: int, folder: Path) -> list[str]:

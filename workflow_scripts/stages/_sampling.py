@@ -8,6 +8,7 @@ import pyarrow as pa
 from workflow_scripts import tables
 from workflow_scripts.sampling import Completion, Engine, Options, stream_seed
 from workflow_scripts.stages._command import Job, StageError
+from workflow_scripts.stages._devices import take_gpus
 
 
 def holdout(job: Job) -> pa.Table:
@@ -72,6 +73,7 @@ class Sampler:
         from transformers.utils import logging
 
         logging.disable_progress_bar()
+        take_gpus(job, 1)
         torch.set_num_threads(job.compute["threads"])
         self.job, self.problems = job, holdout(job)
         folder, settings = base_folder(job), job.settings
@@ -85,7 +87,7 @@ class Sampler:
     def _engine(self, folder: Path) -> Engine:
         compute, model = self.job.compute, self.job.settings["model"]
         if compute["engine"] == "transformers":
-            return TransformersEngine(folder, model["dtype"], device(self.job), compute["eval_batch"])
+            return TransformersEngine(folder, model["dtype"], compute["device"], compute["eval_batch"])
         from workflow_scripts.sampling.vllm_engine import VLLMEngine
 
         longest = max(map(len, self.prompts), default=0) + self.options.max_completion
@@ -93,7 +95,7 @@ class Sampler:
         return VLLMEngine(
             folder,
             model["dtype"],
-            device(self.job),
+            compute["device"],
             compute["vllm"]["sampling_memory"],
             longest,
             adapter["rank"] if adapter else None,
@@ -135,13 +137,3 @@ def encoded(tokenizer: Any, questions: list[str], family: str) -> list[list[int]
         return encode(tokenizer, questions, family)
     except PromptError as error:
         raise StageError(str(error)) from None
-
-
-def device(job: Job) -> str:
-    """cpu or cuda, from compute.device."""
-    import torch
-
-    asked = job.compute["device"]
-    if asked == "cuda" and not torch.cuda.is_available():
-        raise StageError("compute.device: cuda: no CUDA device is visible here; use auto or cpu")
-    return ("cuda" if torch.cuda.is_available() else "cpu") if asked == "auto" else asked

@@ -11,7 +11,7 @@ from workflow_scripts import tables
 from workflow_scripts.stages._command import Job, StageError, run
 from workflow_scripts.stages._devices import take_gpus
 from workflow_scripts.stages._errors import out_of_space
-from workflow_scripts.stages._sampling import base_folder, device, encoded
+from workflow_scripts.stages._sampling import base_folder, encoded
 
 LIBRARIES = ("torch", "transformers", "trl", "peft", "accelerate", "tokenizers")
 
@@ -93,7 +93,7 @@ def _micro_batch(job: Job, asked: int | str, model: Any, plan: Any, longest_prom
         model,
         tokens=longest_prompt + plan.options.max_completion,
         available=memory.device_bytes(
-            device(job), compute["threads"], compute["vllm"]["training_memory"] if colocated else 0.0
+            compute["device"], compute["threads"], compute["vllm"]["training_memory"] if colocated else 0.0
         ),
         compute_bytes=2 if settings["model"]["dtype"] == "bfloat16" else 4,
         checkpointing=compute["gradient_checkpointing"],
@@ -138,7 +138,6 @@ def _train(job: Job, asked: int | str) -> None:
     keeper = callbacks.Keeper(
         run_folder, training["checkpoints"], list(branches), saved, recorder, plan.updates_per_batch, keep_last
     )
-    device(job)
     model, tokenizer = models.load_base(base_folder(job), models.training_dtype(settings["model"]))
     if job.compute["gradient_checkpointing"] and not model.supports_gradient_checkpointing:
         raise StageError(f"compute.gradient_checkpointing: true: {model.config.model_type} cannot do it; use false")
@@ -234,7 +233,7 @@ def main(job: Job) -> None:
 
     _missing_packages(job.compute)
     count = processes(job.compute)
-    take_gpus(job)
+    take_gpus(job, job.compute["gpus"])
     asked = job.compute["micro_batch"]
     while True:
         try:

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from workflow_scripts.study import Study
 
 Check = Callable[["Study"], Iterator[str]]
+_VLLM_COOLEST, _VLLM_RANK = 0.01, 512  # sampling/vllm_engine.py has the same; importing it takes seconds
 _CHECKS: list[tuple[tuple[str, ...], Check]] = []
 
 
@@ -45,8 +46,6 @@ def machine_faults(study: "Study", gpus_here: int) -> list[str]:
     compute, lines = study.compute, []
     if compute.gpus > gpus_here:
         lines.append(line("compute.gpus", compute.gpus, f"at most {gpus_here}: so many GPUs are on this machine"))
-    if compute.device == "cuda" and not gpus_here:
-        lines.append(line("compute.device", "cuda", "auto or cpu: there is no GPU on this machine"))
     for tracker in compute.trackers:
         if find_spec(tracker) is None:
             lines.append(line("compute.trackers", tracker, f"not installed here: pip install {tracker}"))
@@ -209,13 +208,35 @@ def _compute(study: "Study") -> Iterator[str]:
     compute = study.compute
     if compute.device == "cpu" and compute.gpus:
         yield line("compute.gpus", compute.gpus, "0 with device cpu")
-    elif compute.device != "cpu" and compute.processes not in (None, max(1, compute.gpus)):
-        allowed = "1, or device: cpu; without a GPU each (compute.gpus) they can only share the cores"
-        yield line("compute.processes", compute.processes, f"{compute.gpus}, one per GPU" if compute.gpus else allowed)
+    elif compute.device == "cuda" and not compute.gpus:
+        yield line("compute.gpus", 0, "at least 1 with device cuda")
+    elif compute.gpus and compute.processes not in (None, compute.gpus):
+        yield line("compute.processes", compute.processes, f"{compute.gpus}, one per GPU")
     if compute.vllm.mode == "server" and compute.vllm.server is None:
-        yield line("compute.vllm.server", None, "mode server needs the address of a running `trl vllm-serve`")
+        yield line("compute.vllm.server", None, "mode server needs the address of a running `vllm serve`")
     if compute.vllm.mode == "colocate" and compute.vllm.server is not None:
         yield line("compute.vllm.server", compute.vllm.server, "nothing here: it belongs to mode server")
+
+
+@_reads("compute", "rollout.top_p", "evaluation.temperature", "rollout.temperature", "model.adapter", "arms")
+def _vllm(study: "Study") -> Iterator[str]:
+    if study.compute.engine != "vllm":
+        return
+    for arm in study.arms:
+        top_p = study.resolved(arm).rollout.top_p
+        if top_p < 1:
+            allowed = "1 with compute.engine vllm: its log-probabilities would be those within the nucleus"
+            yield line("rollout.top_p", top_p, allowed)
+            break
+    for key, value in (
+        ("rollout.temperature", study.rollout.temperature),
+        ("evaluation.temperature", study.evaluation.temperature),
+    ):
+        if value < _VLLM_COOLEST:
+            yield line(key, value, f"at least {_VLLM_COOLEST} with compute.engine vllm, which raises what is below")
+    adapter = study.model.adapter
+    if adapter is not None and adapter.rank > _VLLM_RANK:
+        yield line("model.adapter.rank", adapter.rank, f"at most {_VLLM_RANK} with compute.engine vllm")
 
 
 @_reads("compute.keep")

@@ -108,28 +108,22 @@ def _distinct(values: list[Any]) -> list[Any]:
     return values
 
 
-def _checkpoint(value: Any) -> Any:
-    if value == "last":
-        return value
-    try:
-        step = 0 if isinstance(value, (bool, float)) else int(value)
-    except (TypeError, ValueError):
-        step = 0
-    if not 1 <= step <= _LARGEST:
-        raise ValueError("last, or the step of a checkpoint")
-    return step
+def _or_count(word: str, number: str) -> tuple[BeforeValidator, WithJsonSchema]:
+    """What makes a key a word or a whole number from 1; number: what that is called."""
 
+    def read(value: Any) -> Any:
+        if value == word:
+            return value
+        try:
+            count = 0 if isinstance(value, (bool, float)) else int(value)
+        except (TypeError, ValueError):
+            count = 0
+        if not 1 <= count <= _LARGEST:
+            raise ValueError(f"{word}, or {number}")
+        return count
 
-def _auto_or_count(value: Any) -> Any:
-    if value == "auto":
-        return value
-    try:
-        count = 0 if isinstance(value, (bool, float)) else int(value)
-    except (TypeError, ValueError):
-        count = 0
-    if not 1 <= count <= _LARGEST:
-        raise ValueError("auto, or a whole number from 1")
-    return count
+    schema = {"anyOf": [{"const": word}, {"type": "integer", "minimum": 1}]}
+    return BeforeValidator(read), WithJsonSchema(schema)
 
 
 def _form(value: Any) -> str:
@@ -175,18 +169,10 @@ PolicyValue = Annotated[
     Annotated[NotNegative, Tag("<one>")] | Annotated[list[Positive], Field(min_length=2, max_length=2), Tag("<list>")],
     _forms("a number, or a list of two"),
 ]
-Checkpoint = Annotated[
-    int | str,
-    BeforeValidator(_checkpoint),
-    WithJsonSchema({"anyOf": [{"const": "last"}, {"type": "integer", "minimum": 1}]}),
-]
+Checkpoint = Annotated[int | str, *_or_count("last", "the step of a checkpoint")]
 
 
-BatchSize = Annotated[
-    int | str,
-    BeforeValidator(_auto_or_count),
-    WithJsonSchema({"anyOf": [{"const": "auto"}, {"type": "integer", "minimum": 1}]}),
-]
+BatchSize = Annotated[int | str, *_or_count("auto", "a whole number from 1")]
 
 
 class Part(BaseModel):
@@ -376,6 +362,11 @@ class Compute(Part):
         list[Annotated[str, OneOf(("tensorboard", "trackio", "wandb"))]], AfterValidator(_distinct)
     ] = []
     keep: Keep = Keep()
+
+    @property
+    def place(self) -> str:
+        """cpu or cuda: auto is a GPU where the study asks for one."""
+        return {"auto": "cuda" if self.gpus else "cpu"}.get(self.device, self.device)
 
 
 class StudyKeys(Part):

@@ -8,7 +8,6 @@ from importlib.metadata import version
 from typing import Any
 
 import numpy as np
-import torch
 from trl import GRPOConfig
 
 from workflow_scripts.sampling import Options, stream_seed
@@ -93,7 +92,7 @@ def configure(
         "importance_sampling_level": settings["objective"]["ratio"], "remove_unused_columns": False,
         "logging_steps": 1, "save_strategy": "no", "report_to": compute["trackers"] or "none",
         "disable_tqdm": True, "dataloader_pin_memory": False,
-        "use_cpu": compute["device"] == "cpu" or not torch.cuda.is_available(),
+        "use_cpu": compute["device"] == "cpu",
         "gradient_checkpointing": compute["gradient_checkpointing"],
         "bf16": settings["model"]["dtype"] == "bfloat16", "use_vllm": compute["engine"] == "vllm",
         "vllm_importance_sampling_correction": True, "vllm_importance_sampling_mode": "token_truncate",
