@@ -13,13 +13,14 @@ import torch
 from huggingface_hub import constants
 from peft import get_peft_model
 from safetensors.torch import load_file, save_file
-from transformers import AutoModelForCausalLM, AutoTokenizer, BertConfig, BertForMaskedLM
+from transformers import AutoModelForCausalLM, AutoTokenizer, BertConfig, BertForMaskedLM, LlamaConfig, LlamaForCausalLM
 
 from workflow_scripts.benchmarks import word_problems
 from workflow_scripts.stages import prepare_base
 from workflow_scripts.stages._command import Job, StageError
 from workflow_scripts.training import models, warm_start
 
+LORA = {"rank": 4, "alpha": 8, "targets": "all-linear"}
 CHAT = "{% for m in messages %}{{ m.content }} {% endfor %}"
 
 
@@ -228,3 +229,17 @@ def test_a_full_disk_is_called_one(write: str, tmp_path: Path) -> None:
     assert done.returncode == 1, done.stderr
     assert done.stderr.splitlines()[-1].startswith("armslength: no space left on the disk")
     assert "Traceback" not in done.stderr
+
+
+def test_an_adapter_of_another_base_is_told_by_its_shapes(tmp_path: Path) -> None:
+    def base(hidden: int, layers: int) -> Any:
+        sizes = {"hidden_size": hidden, "num_hidden_layers": layers, "intermediate_size": 48}
+        return LlamaForCausalLM(LlamaConfig(vocab_size=56, num_attention_heads=2, num_key_value_heads=2, **sizes))
+
+    models.save_checkpoint(get_peft_model(base(32, 2), models.lora(LORA)), tmp_path)
+    assert models.adapter_fault(base(32, 2), tmp_path) is None
+    trained = models.load_checkpoint(base(32, 2), tmp_path, "float32")
+    assert models.adapter_fault(trained, tmp_path) is None
+    assert models.adapter_fault(base(32, 1), tmp_path) == "model.layers.1.mlp.down_proj is no layer of this base"
+    fault = models.adapter_fault(base(64, 2), tmp_path)
+    assert fault == "model.layers.0.mlp.down_proj has 32 outputs there and 64 here"

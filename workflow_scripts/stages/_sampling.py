@@ -53,6 +53,12 @@ class TransformersEngine:
         if checkpoint is None:
             self.model = self.base
             return
+        fault = models.adapter_fault(self.base, checkpoint) if models.is_adapter(checkpoint) else None
+        if fault:
+            manifest = checkpoint.parents[1] / "checkpoints.parquet"
+            raise StageError(
+                f"{checkpoint}: an adapter of another base: {fault}; delete {manifest} to train this run again"
+            )
         self.model = models.load_checkpoint(self.base, checkpoint, self.dtype).to(self.device).eval()
         if hasattr(self.model, "peft_config"):
             self.base = self.model

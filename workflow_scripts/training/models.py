@@ -6,6 +6,7 @@ from typing import Any
 
 import torch
 from peft import LoraConfig, PeftModel
+from safetensors import safe_open
 from transformers import AutoModelForCausalLM, AutoTokenizer, GenerationConfig, PreTrainedTokenizerBase
 
 
@@ -55,9 +56,31 @@ def save_checkpoint(model: Any, folder: Path) -> None:
     path.write_text(json.dumps(config, indent=2, sort_keys=True) + "\n", encoding="utf-8")
 
 
+def is_adapter(folder: Path) -> bool:
+    """Whether a checkpoint is an adapter, and not all weights."""
+    return (folder / "adapter_config.json").exists()
+
+
+def adapter_fault(base: Any, folder: Path) -> str | None:
+    """Where an adapter does not fit the base: peft would leave out what finds no place, with a warning."""
+    layers = {name.removeprefix("base_model.model.").replace(".base_layer", ""): m for name, m in base.named_modules()}
+    with safe_open(folder / "adapter_model.safetensors", "pt") as file:
+        for key in sorted(file.keys()):
+            module, _, part = key.removeprefix("base_model.model.").rpartition(".lora_")
+            weight = getattr(layers.get(module), "weight", None)
+            if weight is None:
+                return f"{module} is no layer of this base"
+            if part not in ("A.weight", "B.weight"):
+                continue
+            shape, axis = file.get_slice(key).get_shape(), 1 if part == "A.weight" else 0
+            if shape[axis] != weight.shape[axis]:
+                return f"{module} has {shape[axis]} {('outputs', 'inputs')[axis]} there and {weight.shape[axis]} here"
+    return None
+
+
 def load_checkpoint(base: Any, folder: Path, dtype: str) -> Any:
     """A trained checkpoint: the adapter put on the base (which is changed), or full weights in its place."""
-    if (folder / "adapter_config.json").exists():
+    if is_adapter(folder):
         if isinstance(base, PeftModel):
             base.load_adapter(folder, adapter_name=folder.name)
             base.set_adapter(folder.name)
