@@ -235,7 +235,7 @@ def test_smollm2_by_its_configuration_alone(tmp_path: Path) -> None:
         pytest.skip("make smollm2 installs the package")
     real = study(DEFAULT_STUDY.parent / "studies" / "word-problems-smollm2.yaml")
     base, checkpoint = disk.sizes(real, tmp_path)
-    assert base == pytest.approx(538_090_408 + 3_523_225, rel=0.02)  # the files of the run in docs/real-runs.md
+    assert base == pytest.approx(269_060_552 + 3_525_121, rel=0.02)  # the files of the run in docs/real-runs.md
     assert checkpoint == pytest.approx(19_593_064, rel=0.02)
 
 
