@@ -49,7 +49,7 @@ rule sample_base:
         gpu=min(1, GPUS),
     params:
         settings=sample_base_settings,
-        code=code("sample_base", cut=("sampling.vllm_engine",)),
+        code=code("sample_base"),
     shell:
         "python -m workflow_scripts.stages.sample_base"
         " --settings {params.settings:q}"

@@ -16,6 +16,12 @@ from pathlib import Path
 
 PACKAGE = "workflow_scripts"
 HERE = Path(__file__).parent
+# How, not what: where a job runs, how much at once, what its errors are called. The engine that drew is on record
+# beside the results, and is in no key.
+HOW = (
+    "sampling.memory", "sampling.vllm_engine", "stages._devices", "stages._errors", "stages._retention",
+    "training.memory", "training.processes", "training.vllm_rollouts",
+)  # fmt: skip
 _SILENT_FIELDS = {"type_ignores", "type_comment", "kind", "ctx"}
 
 
@@ -181,7 +187,7 @@ def libraries(stage: str) -> tuple[str, ...]:
 @lru_cache(None)
 def reached(stage: str, roots: tuple[str, ...] = (), cut: tuple[str, ...] = ()) -> tuple[tuple[str, str | None], ...]:
     """All (module, symbol) that count for a stage; symbol None is the whole module."""
-    reach = _Reach(cut)
+    reach = _Reach((*cut, *HOW))
     reach.visit(f"{PACKAGE}.stages.{stage}", None)
     for root in roots:
         module, _, symbol = root.partition(":")

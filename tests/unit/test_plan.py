@@ -289,11 +289,17 @@ def test_hours_are_those_of_jobs_that_ended(tmp_path: Path) -> None:
         file.write_text(f"s\th:m:s\n{seconds}.0\t0:00:{seconds}\n")
     rates = cost.rates(default, tmp_path)
     assert rates is not None
-    assert (rates.training, rates.sampling) == (training / 20, sampling / 10)
+    assert (rates.training, rates.sampling) == (training / 20 / 2, sampling / 10 / 2)
     # 25 runs of 20 + 10 s and three evaluations of the base, of 5 s each, on two threads
     line = cost.hours_line(default, tmp_path, runs_of(default, tmp_path), None)
     assert line.startswith(f"CPU hours: about {2 * (25 * 30 + 15) / 3600:.1f} in all")
     assert "as 2 jobs of this study so far" in line
+
+
+def test_more_gpus_for_a_training_are_not_more_gpu_hours(tmp_path: Path) -> None:
+    """Nor do they slow down sampling, which takes one."""
+    hours = {n: cost.hours_line(study(RECIPE, compute={"gpus": n}), tmp_path, [], None) for n in (1, 4)}
+    assert hours[1] == hours[4]
 
 
 def test_hours_that_nobody_knows_are_not_made_up(tmp_path: Path) -> None:

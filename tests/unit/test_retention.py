@@ -30,8 +30,14 @@ class Sampled:
         row = {"step": 8, "file": "checkpoints/step-8/model.safetensors", "sha256": sha256, "bytes": 1}
         tables.write(self.run / "checkpoints.parquet", tables.CHECKPOINTS, [row], {})
 
+    def completions(self, benchmark: str) -> Path:
+        """What a sampling job writes."""
+        return self.root / "evals" / "gapo" / "seed-0" / benchmark / "completions.parquet"
+
     def samples(self, benchmark: str, keep: bool = False, count: int = 4, now: dict[str, int] | None = None) -> bool:
         """What the end of one sampling job does; now: what the study samples today."""
+        self.completions(benchmark).parent.mkdir(parents=True, exist_ok=True)
+        self.completions(benchmark).touch()
         job = Job(
             settings={"benchmark": benchmark, "samples": count, "temperature": 1.0},
             compute={"keep": {"checkpoints": keep}, "sampled_on": now or {"one": 4, "two": 4}},
@@ -76,6 +82,14 @@ def test_a_benchmark_that_is_to_be_sampled_again_still_needs_the_weights(sampled
     assert not sampled.samples("two", now=more)  # one has 4 samples so far
     assert sampled.weights.exists()
     assert sampled.samples("one", count=8, now=more)
+
+
+def test_completions_that_are_gone_are_to_be_drawn_again(sampled: Sampled) -> None:
+    sampled.samples("one")
+    sampled.completions("one").unlink()  # the job was killed after its note, say
+    assert not sampled.samples("two")
+    sampled.completions("one").with_name("samples.parquet").touch()  # graded, and not kept
+    assert sampled.samples("two")
 
 
 def test_other_problems_are_yet_to_be_sampled(sampled: Sampled) -> None:

@@ -15,6 +15,7 @@ from scipy import stats
 from transformers import (
     AutoModelForCausalLM,
     Gemma2Config,
+    GPTJConfig,
     LlamaConfig,
     LlamaForCausalLM,
     MistralConfig,
@@ -25,7 +26,7 @@ from transformers import (
 )
 
 from workflow_scripts.benchmarks import word_problems
-from workflow_scripts.sampling import EngineError, Options, stream_seed
+from workflow_scripts.sampling import EngineError, Options, stream_seed, transformers_engine
 from workflow_scripts.sampling.prompts import PromptError, encode
 from workflow_scripts.sampling.transformers_engine import inverse_cdf, nucleus, sample, uniforms
 from workflow_scripts.training import warm_start
@@ -200,6 +201,36 @@ def test_rollouts_in_mid_training_use_the_past_and_leave_the_mode(
     assert model.training and model.config._attn_implementation == "sdpa"
 
 
+@pytest.mark.parametrize("size", [1, 2, 3, 4, 7])
+def test_few_at_once_behind_a_shared_prefix(
+    small: tuple[LlamaForCausalLM, PreTrainedTokenizerFast], size: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A chat template: all prompts begin alike, one is that beginning alone, one is long."""
+    model = random_model(LlamaConfig)
+    ids = [[5, 6, 7, 8], [5, 6, 7, 9, 10], [5, 6, 7, 8], [5, 6, 7, *range(10, 40)], [5, 6, 7, 8, 9], [5, 6, 7, 11]]
+    together = sample(model, small[1], ids, list(range(6)), OPTIONS, 6)
+    monkeypatch.setattr(transformers_engine, "PREFILL_TOKENS", 4)
+    assert sample(model, small[1], ids, list(range(6)), OPTIONS, size) == together
+
+
+def test_a_long_prompt_does_not_widen_the_prefill_of_the_short(
+    small: tuple[LlamaForCausalLM, PreTrainedTokenizerFast], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model, widest = random_model(LlamaConfig), 0
+    plain = model.forward
+
+    def forward(input_ids: torch.Tensor, **more: Any) -> Any:
+        nonlocal widest
+        widest = max(widest, input_ids.numel())
+        return plain(input_ids=input_ids, **more)
+
+    monkeypatch.setattr(transformers_engine, "PREFILL_TOKENS", 64)
+    monkeypatch.setattr(model, "forward", forward)
+    ids = [[5] * 60] + [[6, 7, n] for n in range(3, 43)]
+    sample(model, small[1], ids, list(range(41)), Options(1.0, 1.0, 2), 41)
+    assert widest <= 64
+
+
 def test_a_model_whose_past_is_no_plain_one_is_refused(
     small: tuple[LlamaForCausalLM, PreTrainedTokenizerFast],
 ) -> None:
@@ -207,6 +238,11 @@ def test_a_model_whose_past_is_no_plain_one_is_refused(
     assert len(sample(window, small[1], [[5, 6]], [0], Options(1.0, 1.0, 6), 1)) == 1
     with pytest.raises(EngineError, match="sliding_attention; use vllm"):
         sample(window, small[1], [[5, 6]], [0], Options(1.0, 1.0, 7), 1)
+    with pytest.raises(EngineError, match="mistral has sliding_attention"):
+        sample(random_model(MistralConfig, sliding_window=8), small[1], [[5, 6]], [0], Options(1.0, 1.0, 7), 1)
+    own = random_model(GPTJConfig, rotary_dim=4, n_embd=32, n_head=4, n_layer=2)
+    with pytest.raises(EngineError, match="gptj does its own attention; use vllm"):
+        sample(own, small[1], [[5, 6]], [0], Options(1.0, 1.0, 7), 1)
     with pytest.raises(EngineError, match="up to 9 tokens with the prompt; llama has 8"):
         sample(random_model(LlamaConfig, max_position_embeddings=8), small[1], [[5, 6]], [0], Options(1.0, 1.0, 7), 1)
     with pytest.raises(EngineError, match="gemma2 has capped attention"):

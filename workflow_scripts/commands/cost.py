@@ -21,7 +21,8 @@ class Cost:
 
 @dataclass(frozen=True)
 class Rates:
-    """Tokens a second of one job, each completion counted at its longest, loading and updates included; where from."""
+    """Tokens a second of one GPU, or else core: each completion at its longest, loading and updates included; where
+    from."""
 
     training: float
     sampling: float
@@ -93,15 +94,24 @@ def rates(study: Study, root: Path) -> Rates | None:
                     sample = [sample[0] + drawn * study.evaluation.max_completion, sample[1] + seconds]
                     jobs += 1
     if train[1] and sample[1]:
-        return Rates(train[0] / train[1], sample[0] / sample[1], f"as {jobs} jobs of this study so far")
+        training, sampling = _devices(study)
+        each = train[0] / train[1] / training, sample[0] / sample[1] / sampling
+        return Rates(*each, f"as {jobs} jobs of this study so far")
     if study.compute.gpus:
         return _L40S
     return _EMBEDDED if study.model.source == "embedded" else None
 
 
+def _devices(study: Study) -> tuple[int, int]:
+    """GPUs, or else cores, of a training and of a sampling job."""
+    compute = study.compute
+    cores = compute.threads * (compute.processes or 1)
+    return (compute.gpus, 1) if compute.gpus else (cores, compute.threads)
+
+
 def hours_line(study: Study, root: Path, runs: Sequence[Run], given: float | None) -> str:
     """One line: GPU or CPU hours in all and to come, and on what assumption. given: tokens a second, by the user."""
-    kind, devices = ("GPU", study.compute.gpus) if study.compute.gpus else ("CPU", study.compute.threads)
+    kind = "GPU" if study.compute.gpus else "CPU"
     rate = Rates(given, given, "as given") if given else rates(study, root)
     if rate is None:
         return f"{kind} hours: ?, as no job of this study has been timed yet; --tokens-per-second N for a guess"
@@ -110,7 +120,7 @@ def hours_line(study: Study, root: Path, runs: Sequence[Run], given: float | Non
     _, sampled = tokens(study, Counter(run.arm for run in runs if run.state != "evaluated"), _base_left(study, root))
 
     def hours(training: int, sampling: int | None) -> float:
-        return devices * (training / rate.training + (sampling or 0) / rate.sampling) / 3600
+        return (training / rate.training + (sampling or 0) / rate.sampling) / 3600
 
     speed = f"{rate.training:,.0f}" + (f" and {rate.sampling:,.0f}" if rate.sampling != rate.training else "")
     beyond = "" if whole[1] is not None else ", evaluation left out: a benchmark's size is not known"

@@ -4,6 +4,7 @@ A decoding step appends one token per slot, in place. A finished completion give
 fill what is free, so that the batch stays full and nothing is padded to a common past.
 """
 
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -12,18 +13,26 @@ from torch import Tensor
 from transformers import AttentionInterface, DynamicCache
 from transformers.cache_utils import Cache, CacheLayerMixin
 
+from workflow_scripts.sampling import EngineError
+
 BLOCK = 128  # columns by which the room grows
 ATTENTION = "one_token_per_slot"
+UNKNOWN = ("softcap", "s_aux", "position_bias")  # what some models add to their attention
+
+_calls: list[str] = []  # of the attention below, in the step that is going
 
 
 def _attend(
-    module: Any, query: Tensor, key: Tensor, value: Tensor, attention_mask: Tensor, scaling: float, **_: Any
+    module: Any, query: Tensor, key: Tensor, value: Tensor, attention_mask: Tensor, scaling: float, **more: Any
 ) -> tuple[Tensor, None]:
     """Attention of one new token per row. query (B,Hq,1,D), key and value (B,Hk,W,D), mask (B,1,1,W) -> (B,1,Hq,D).
 
     Query heads that share a key head become rows of one product: repeating keys and values for them, as transformers
     does where there is a mask, takes ten times as long.
     """
+    _calls.append(ATTENTION)
+    if any(more.get(name) is not None for name in UNKNOWN):
+        raise EngineError(f"compute.engine: transformers: {module.config.model_type} adds to its attention; use vllm")
     rows, heads, _, width = query.shape
     grouped = query.reshape(rows, key.shape[1], heads // key.shape[1], width)
     out = torch.nn.functional.scaled_dot_product_attention(grouped, key, value, attn_mask=attention_mask, scale=scaling)
@@ -34,15 +43,23 @@ AttentionInterface.register(ATTENTION, _attend)
 
 
 @contextmanager
-def one_token_attention(model: Any) -> Any:
-    """Within, the model's forward takes one token per row, with a mask (B,1,1,W)."""
+def one_token_attention(model: Any) -> Iterator[list[str]]:
+    """Within, the model's forward takes one token per row, with a mask (B,1,1,W). Gives a list that gets an item for
+    each layer that attends so: a model with attention of its own does not ask."""
     config = model.config.get_text_config(decoder=True)
     before = config._attn_implementation
     config._attn_implementation = ATTENTION
+    _calls.clear()
     try:
-        yield
+        yield _calls
     finally:
         config._attn_implementation = before
+
+
+def key_value_dtype(model: Any) -> torch.dtype:
+    """In which keys and values are held: autocast's where it is on, since attention would cast them in every step."""
+    kind = model.device.type
+    return torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else model.dtype
 
 
 class _Layer(CacheLayerMixin):
@@ -57,7 +74,8 @@ class _Layer(CacheLayerMixin):
         self.is_initialized = True
 
     def _room(self, like: Tensor) -> Tensor:
-        return like.new_zeros(self.slots.count, like.shape[1], self.slots.columns, like.shape[3])
+        shape = self.slots.count, like.shape[1], self.slots.columns, like.shape[3]
+        return like.new_zeros(shape, dtype=self.slots.dtype)
 
     def grow(self) -> None:
         for name in ("keys", "values"):
@@ -71,8 +89,8 @@ class _Layer(CacheLayerMixin):
         if not self.is_initialized:
             self.lazy_initialization(key_states, value_states)
         width = key_states.shape[2]
-        self.keys[first : first + len(rows), :, :width] = key_states[rows]
-        self.values[first : first + len(rows), :, :width] = value_states[rows]
+        self.keys[first : first + len(rows), :, :width] = key_states[rows].to(self.slots.dtype)
+        self.values[first : first + len(rows), :, :width] = value_states[rows].to(self.slots.dtype)
 
     def move(self, source: int, target: int) -> None:
         used = int(self.slots.lengths[source])
@@ -103,8 +121,8 @@ class _Layer(CacheLayerMixin):
 class Slots:
     """Room for `count` completions at once. Slots 0 to used-1 are in use."""
 
-    def __init__(self, layers: int, count: int, columns: int, device: torch.device) -> None:
-        self.count, self.used, self.columns, self.device = count, 0, columns, device
+    def __init__(self, layers: int, count: int, columns: int, device: torch.device, dtype: torch.dtype) -> None:
+        self.count, self.used, self.columns, self.device, self.dtype = count, 0, columns, device, dtype
         self.lengths: list[int] = []
         self.cache = Cache(layers=[_Layer(self) for _ in range(layers)])
         self.width = 0

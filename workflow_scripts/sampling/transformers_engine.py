@@ -10,17 +10,17 @@ from itertools import takewhile
 from typing import Any
 
 import numpy as np
-import psutil
 import torch
 from accelerate.utils.memory import clear_device_cache, should_reduce_batch_size
 from torch import Tensor
 from transformers import DynamicCache, GenerationConfig, PreTrainedTokenizerBase
 
 from workflow_scripts.sampling import Completion, EngineError, Options
-from workflow_scripts.sampling.key_values import BLOCK, Slots, one_token_attention
+from workflow_scripts.sampling.key_values import BLOCK, Slots, key_value_dtype, one_token_attention
+from workflow_scripts.sampling.memory import free_bytes
 
 LARGEST_BATCH = 512
-MEMORY_SHARE = 0.5  # of what is free on the device, for keys, values and logits
+MEMORY_SHARE = 0.4  # of what is free on the device, for keys, values and logits; a prefill may hold as much again
 PREFILL_TOKENS = 8192  # of prompts at once: their activations, not their keys and values, are what is large
 LIKELY = 1024  # tokens looked at first for the nucleus: sorting the whole vocabulary takes eight times as long
 
@@ -48,6 +48,8 @@ def inverse_cdf(probability: Tensor, uniform: Tensor) -> Tensor:
     block = (ends <= target).sum(-1, keepdim=True).clamp(max=blocks.shape[1] - 1)
     before = ends.gather(1, block) - blocks.sum(-1).double().gather(1, block)
     inner = blocks.gather(1, block[..., None].expand(-1, -1, 256))[:, 0].double().cumsum(-1) + before
+    # the two sums round apart: what lies between them belongs to the block's last token
+    target = torch.minimum(target, torch.nextafter(inner[:, -1:], torch.zeros_like(target)))
     token = block[:, 0] * 256 + (inner <= target).sum(-1).clamp(max=255)
     possible = probability.gather(1, token.clamp(max=size - 1)[:, None])[:, 0] > 0
     if bool((possible & (token < size)).all()):
@@ -81,12 +83,10 @@ def find_batch_size(model: Any, columns: int) -> int:
     config = model.config.get_text_config(decoder=True)
     heads = getattr(config, "num_key_value_heads", None) or config.num_attention_heads
     width = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
-    each = 2 * config.num_hidden_layers * heads * width * columns * model.dtype.itemsize + 24 * config.vocab_size
-    if model.device.type == "cuda":
-        free = torch.cuda.mem_get_info(model.device)[0]
-    else:  # jobs side by side share the machine's memory
-        free = psutil.virtual_memory().available // max(1, psutil.cpu_count() // torch.get_num_threads())
-    return max(1, min(LARGEST_BATCH, int(MEMORY_SHARE * free) // each))
+    columns += -columns % BLOCK
+    size = key_value_dtype(model).itemsize
+    each = 2 * config.num_hidden_layers * heads * width * columns * size + 24 * config.vocab_size
+    return max(1, min(LARGEST_BATCH, int(MEMORY_SHARE * free_bytes(model.device)) // each))
 
 
 def _check(model: Any, longest: int) -> None:
@@ -95,11 +95,13 @@ def _check(model: Any, longest: int) -> None:
     limit = getattr(config, "max_position_embeddings", None)
     if limit is not None and longest > limit:
         raise EngineError(f"max_completion: up to {longest} tokens with the prompt; {config.model_type} has {limit}")
-    kinds = set(getattr(config, "layer_types", None) or ["full_attention"])
-    if kinds == {"sliding_attention", "full_attention"} and longest <= config.sliding_window:
-        kinds = {"full_attention"}
+    window = getattr(config, "sliding_window", None)
+    everywhere = ["sliding_attention" if window else "full_attention"]
+    kinds = set(getattr(config, "layer_types", None) or everywhere) - {"full_attention"}
+    if window and longest <= window:
+        kinds -= {"sliding_attention"}
     capped = getattr(config, "attn_logit_softcapping", None) is not None
-    if kinds != {"full_attention"} or capped:
+    if kinds or capped:
         what = "capped attention" if capped else ", ".join(sorted(kinds))
         raise EngineError(f"compute.engine: transformers: {config.model_type} has {what}; use vllm")
 
@@ -114,7 +116,7 @@ class _Batch:
         self.uniform = torch.from_numpy(uniform).to(model.device)
         layers = model.config.get_text_config(decoder=True).num_hidden_layers
         columns = min(max(map(len, prompts)) + options.max_completion, max(map(len, prompts)) + BLOCK)
-        self.slots = Slots(layers, size, columns, model.device)
+        self.slots = Slots(layers, size, columns, model.device, key_value_dtype(model))
         self.rows: list[int] = []  # row of the call in each slot
         self.tokens: dict[int, list[int]] = {}
         self.prefix = common_prefix([prompt[:-1] for prompt in prompts])
@@ -142,13 +144,15 @@ class _Batch:
 
     def admit(self, rows: list[int]) -> None:
         """Start these completions, rows of like prompts side by side, not too many tokens of prompts at once."""
-        start = tokens = 0
+        start = pieces = 0
         for number, row in enumerate(rows):
-            new = number == 0 or self.prompts[row] != self.prompts[rows[number - 1]]
-            tokens += (len(self.prompts[row]) - self.prefix) * new
-            if tokens > PREFILL_TOKENS and new and number > start:
+            if number and self.prompts[row] == self.prompts[rows[number - 1]]:
+                continue
+            pieces += 1
+            width = len(self.prompts[rows[start]]) - self.prefix  # the longest comes first
+            if pieces > 1 and width * pieces > PREFILL_TOKENS:
                 self._prefill(rows[start:number])
-                start, tokens = number, len(self.prompts[row]) - self.prefix
+                start, pieces = number, 1
         self._prefill(rows[start:])
 
     def _prefill(self, rows: list[int]) -> None:
@@ -170,11 +174,14 @@ class _Batch:
         device = self.model.device
         latest = [(self.tokens[row] or self.prompts[row])[-1] for row in self.rows]
         positions, mask = self.slots.begin_step()
-        with one_token_attention(self.model):
+        with one_token_attention(self.model) as calls:
             out = self.model(
                 input_ids=torch.tensor(latest, device=device)[:, None], attention_mask=mask, position_ids=positions,
                 past_key_values=self.slots.cache, use_cache=True,
             )  # fmt: skip
+        if len(calls) != len(self.slots.cache.layers):
+            kind = self.model.config.model_type
+            raise EngineError(f"compute.engine: transformers: {kind} does its own attention; use vllm")
         self.slots.end_step()
         probability = torch.softmax(out.logits[:, -1].float() / self.options.temperature, dim=-1)
         if self.options.top_p < 1:
@@ -206,7 +213,7 @@ def _write(
     try:
         while waiting or batch.rows:
             free = size - len(batch.rows)
-            if waiting and (not batch.rows or free >= size // 4):
+            if waiting and (not batch.rows or free >= max(1, size // 4)):
                 batch.admit([waiting.pop() for _ in range(min(free, len(waiting)))])
             yield from batch.step()
     finally:
@@ -253,7 +260,10 @@ def sample(
                 if not should_reduce_batch_size(error):
                     raise
                 if size == 1:
-                    raise EngineError(f"out of memory with a single completion of {longest} tokens") from None
+                    raise EngineError(
+                        f"out of memory with a single completion of {longest} tokens, prompt included; model.dtype: "
+                        "bfloat16 takes half, and max_completion says how long one may be"
+                    ) from None
                 size //= 2
                 print(f"out of memory: {size} completions at once from here on", flush=True)
             clear_device_cache()

@@ -28,8 +28,16 @@ def drop_sampled_weights(job: Job) -> bool:
         note = _read(_note(folder, benchmark))
         if note is None or note != _made_of(job, benchmark, samples):
             return False
+        if benchmark != own and not _sampled(job, folder, benchmark):
+            return False
     shutil.rmtree(folder / "checkpoints", ignore_errors=True)  # another job may be at it: both were the last
     return True
+
+
+def _sampled(job: Job, run: Path, benchmark: str) -> bool:
+    """Whether what a note speaks of is still there: completions, or else (compute.keep.completions) their grades."""
+    evals = job.root / "evals" / run.relative_to(job.root / "runs") / benchmark
+    return any((evals / f"{name}.parquet").is_file() for name in ("completions", "samples"))
 
 
 def _made_of(job: Job, benchmark: str, samples: int) -> dict[str, Any]:

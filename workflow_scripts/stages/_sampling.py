@@ -1,5 +1,7 @@
 """What sampling the base and sampling checkpoints share."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +35,21 @@ def check_files(rows: list[dict[str, Any]], manifest: Path, what: str) -> None:
             raise StageError(f"{file} {fault}; delete {manifest} to {what}")
 
 
+@contextmanager
+def _fitting() -> Iterator[None]:
+    """A model that does not fit is the user's to know."""
+    from accelerate.utils.memory import should_reduce_batch_size
+
+    try:
+        yield
+    except RuntimeError as error:
+        if not should_reduce_batch_size(error):
+            raise
+        raise StageError(
+            "out of memory: the model itself does not fit; model.dtype: bfloat16 takes half of float32"
+        ) from None
+
+
 class TransformersEngine:
     """Sampling with the model in this process; adapters are put on one base."""
 
@@ -43,8 +60,10 @@ class TransformersEngine:
 
         self.name = f"transformers {version('transformers')}"
         self.dtype, self.device, self.batch_size = dtype, device, batch_size
-        model, self.tokenizer = models.load_base(base, dtype)
-        self.base = self.model = model.to(device).eval()
+        with _fitting():
+            model, self.tokenizer = models.load_base(base, dtype)
+            self.base: Any = model.to(device).eval()
+        self.model = self.base
 
     def load(self, checkpoint: Path | None) -> None:
         """The adapter, or the weights, of a checkpoint; None is the base, to be asked for before any adapter."""
@@ -59,9 +78,12 @@ class TransformersEngine:
             raise StageError(
                 f"{checkpoint}: an adapter of another base: {fault}; delete {manifest} to train this run again"
             )
-        self.model = models.load_checkpoint(self.base, checkpoint, self.dtype).to(self.device).eval()
-        if hasattr(self.model, "peft_config"):
-            self.base = self.model
+        adapted = models.is_adapter(checkpoint)
+        if not adapted:
+            self.base = self.model = None  # one model at a time
+        with _fitting():
+            self.model = models.load_checkpoint(self.base, checkpoint, self.dtype).to(self.device).eval()
+        self.base = self.model if adapted else None
 
     def sample(self, prompts: list[list[int]], seeds: list[int], options: Options) -> list[Completion]:
         """See `sampling.Engine`."""

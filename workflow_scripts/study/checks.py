@@ -222,16 +222,12 @@ def _compute(study: "Study") -> Iterator[str]:
 def _vllm(study: "Study") -> Iterator[str]:
     if study.compute.engine != "vllm":
         return
-    for arm in study.arms:
-        top_p = study.resolved(arm).rollout.top_p
-        if top_p < 1:
-            allowed = "1 with compute.engine vllm: its log-probabilities would be those within the nucleus"
-            yield line("rollout.top_p", top_p, allowed)
-            break
-    for key, value in (
-        ("rollout.temperature", study.rollout.temperature),
-        ("evaluation.temperature", study.evaluation.temperature),
-    ):
+    rollouts = {arm: study.resolved(arm).rollout for arm in study.arms}
+    for top_p in {rollout.top_p for rollout in rollouts.values() if rollout.top_p < 1}:
+        allowed = "1 with compute.engine vllm: its log-probabilities would be those within the nucleus"
+        yield line("rollout.top_p", top_p, allowed)
+    temperatures = {("rollout.temperature", rollout.temperature) for rollout in rollouts.values()}
+    for key, value in sorted({*temperatures, ("evaluation.temperature", study.evaluation.temperature)}):
         if value < _VLLM_COOLEST:
             yield line(key, value, f"at least {_VLLM_COOLEST} with compute.engine vllm, which raises what is below")
     adapter = study.model.adapter

@@ -3,13 +3,11 @@
 An estimate from sizes alone, so that equal machines split alike; where it is too high, halving corrects it.
 """
 
-import os
-import resource
-from pathlib import Path
 from typing import Any
 
-import psutil
 import torch
+
+from workflow_scripts.sampling.memory import machine_bytes
 
 USABLE = 0.8  # of the memory; the rest is for fragments, library contexts and what sampling leaves
 HEAD_TOKENS, HEAD_VOCABULARY = 4096, 32768  # one tile of logits, as TRL computes log probabilities
@@ -25,20 +23,7 @@ def device_bytes(device: str, threads: int, reserved: float) -> int:
             torch.cuda.get_device_properties(i).total_memory for i in range(torch.cuda.device_count())
         )  # all processes must come to the same number
         return int(smallest * (1 - reserved))
-    limits = [psutil.virtual_memory().total, _control_group_limit(), resource.getrlimit(resource.RLIMIT_AS)[0]]
-    return min(limit for limit in limits if limit > 0) * threads // max(threads, len(os.sched_getaffinity(0)))
-
-
-def _control_group_limit() -> int:
-    """What Linux allows all processes of this job together; 0 if nothing is said."""
-    try:
-        here = Path("/proc/self/cgroup").read_text(encoding="utf-8").rpartition("::/")[2].strip()
-    except OSError:
-        return 0
-    root = Path("/sys/fs/cgroup")
-    files = [folder / "memory.max" for folder in (root / here, *(root / here).parents) if folder.is_relative_to(root)]
-    said = [file.read_text(encoding="utf-8").strip() for file in files if file.is_file()]
-    return min((int(text) for text in said if text.isdigit()), default=0)
+    return machine_bytes(threads)
 
 
 def activations(model: Any, compute_bytes: int, checkpointing: bool) -> int:

@@ -65,15 +65,21 @@ def launch(
     }  # fmt: skip
     if compute["device"] == "cpu":
         environment["ACCELERATE_TORCH_DEVICE"] = "cpu"  # cpu:0, its own choice, is no place torch.load knows
-    group = start_processes(_member, (environment, faults, known, work, arguments), count, join=False)
+    group: Any = None
+    asked = False
 
     def forward(number: int, frame: Any) -> None:
-        for process in group.processes:
+        nonlocal asked
+        asked = True
+        for process in group.processes if group else ():
             if process.is_alive():
                 process.terminate()
 
     before = signal.signal(signal.SIGTERM, forward)
     try:
+        group = start_processes(_member, (environment, faults, known, work, arguments), count, join=False)
+        if asked:  # while they were being started
+            forward(signal.SIGTERM, None)
         while not group.join(grace_period=SECONDS_TO_END):
             pass
     except ProcessException as error:

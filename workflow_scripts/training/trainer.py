@@ -255,15 +255,35 @@ class Trainer(GRPOTrainer):
 
     # --- the loss -----------------------------------------------------------------------------------------------------
 
+    def _log_probs(self, model: Any, inputs: dict[str, Any]) -> tuple[Tensor, Tensor]:
+        """Log-probabilities and entropies (B,T) of the completions.
+
+        Without a KL penalty a rollout of advantage 0 adds nothing to the loss, whatever its ratio: it is recorded, and
+        has no backward pass. One row always has: a step needs a graph.
+        """
+
+        def forward(rows: Any) -> tuple[Tensor, Tensor]:
+            names = ("prompt_ids", "completion_ids", "prompt_mask", "completion_mask")
+            prompt, completion, prompt_mask, mask = (inputs[name][rows] for name in names)
+            ids, attended = torch.cat([prompt, completion], dim=1), torch.cat([prompt_mask, mask], dim=1)
+            log_prob, entropy, _ = self._get_per_token_logps_and_entropies(
+                model, ids, attended, completion.size(1), compute_entropy=True
+            )
+            return log_prob, entropy.detach()
+
+        trained = inputs["advantages"] != 0
+        trained[0] |= ~trained.any()
+        if self.objective.beta or trained.all():
+            return forward(slice(None))
+        with torch.no_grad():
+            flat = forward(~trained)
+        rows = torch.cat([trained.nonzero()[:, 0], (~trained).nonzero()[:, 0]]).argsort()
+        log_prob, entropy = (torch.cat(pair)[rows] for pair in zip(forward(trained), flat, strict=True))
+        return log_prob, entropy
+
     def _compute_loss(self, model: Any, inputs: dict[str, Any]) -> Tensor:
         mask = inputs["completion_mask"]
-        log_prob, entropy, _ = self._get_per_token_logps_and_entropies(
-            model,
-            torch.cat([inputs["prompt_ids"], inputs["completion_ids"]], dim=1),
-            torch.cat([inputs["prompt_mask"], mask], dim=1),
-            inputs["completion_ids"].size(1),
-            compute_entropy=True,
-        )
+        log_prob, entropy = self._log_probs(model, inputs)
         old_log_prob = inputs.get("old_per_token_logps")
         old_log_prob = log_prob.detach() if old_log_prob is None else old_log_prob
         token_log_ratio = log_prob - old_log_prob
@@ -319,7 +339,7 @@ class Trainer(GRPOTrainer):
                 "completion_tokens": mask.sum(1),
                 "mean_log_ratio": ratio.sequence(token_log_ratio, mask)[:, 0],
                 "sum_abs_ratio_deviation": ((torch.exp(token_log_ratio) - 1).abs() * mask).sum(1),
-                "sum_entropy": (entropy.detach() * mask).sum(1),
+                "sum_entropy": (entropy * mask).sum(1),
                 "clipped_upper_tokens": outside * positive,
                 "clipped_lower_tokens": outside * negative,
                 "upper_bound": upper,
