@@ -219,6 +219,42 @@ def test_the_split_into_micro_batches_changes_neither_records_nor_course(tmp_pat
             assert value == (pytest.approx(other[key], rel=1e-3, abs=1e-4) if isinstance(value, float) else other[key])
 
 
+class Everything(Trainer):
+    """Sends every rollout through the backward pass."""
+
+    def _log_probs(self, model: Any, inputs: dict[str, Any]) -> tuple[torch.Tensor, torch.Tensor]:
+        return super()._log_probs(model, inputs | {"advantages": torch.ones_like(inputs["advantages"])})
+
+
+def rarely_right(prompts: list[str], completions: list[str], **_: Any) -> list[float]:
+    """Groups of every second prompt get the same reward throughout."""
+    return [float(len(text) % 2 == 0 or len(p) % 2) for p, text in zip(prompts, completions, strict=True)]
+
+
+def test_rollouts_without_advantage_are_recorded_without_a_backward_pass(tmp_path: Path) -> None:
+    one, other = (Run(tmp_path / k.__name__, kind=k, reward=rarely_right) for k in (Trainer, Everything))
+    rows: list[int] = []
+    forward = one.trainer.model.forward
+
+    def counted(*args: Any, **kwargs: Any) -> Any:
+        if torch.is_grad_enabled():
+            rows.append(len(kwargs["input_ids"]))
+        return forward(*args, **kwargs)
+
+    one.trainer.model.forward = counted
+    one.train(), other.train()
+    updates = one.records()["rollout_updates"]
+    flat = sum(row["advantage"] == 0 for row in updates)
+    assert 0.2 * len(updates) < flat and sum(rows) < len(updates) - flat / 2
+    for mine, theirs in zip(updates, other.records()["rollout_updates"], strict=True):
+        for key, value in mine.items():
+            assert value == (
+                pytest.approx(theirs[key], rel=1e-3, abs=1e-5) if isinstance(value, float) else theirs[key]
+            )
+    for mine, theirs in zip(one.trainer.model.parameters(), other.trainer.model.parameters(), strict=True):
+        torch.testing.assert_close(mine, theirs, rtol=0, atol=1e-5)
+
+
 def test_arms_with_the_same_seed_see_the_same_prompts_and_first_rollouts(tmp_path: Path) -> None:
     gapo = {key: value for key, value in PPO.items() if key != "eps_high"} | {"bounds": "gapo", "eps_high_max": 0.25}
     one, other = Run(tmp_path / "a").train().records(), Run(tmp_path / "b", gapo).train().records()
