@@ -65,6 +65,7 @@ rule grade_base:
     """Grade the completions of the base."""
     input:
         completions="results/{study}/base/repeat-{repeat}/{benchmark}/completions.parquet",
+        base="results/{study}/base/manifest.parquet",
         holdout="results/{study}/holdouts/{benchmark}.parquet",
     output:
         samples="results/{study}/base/repeat-{repeat}/{benchmark}/samples.parquet",
@@ -74,13 +75,13 @@ rule grade_base:
         "../envs/evaluate.yaml"
     threads: 1
     params:
-        settings=grader_settings,
+        settings=grade_base_settings,
         code=grade_code,
     shell:
         "python -m workflow_scripts.stages.grade"
         " --settings {params.settings:q}"
         " --code {params.code}"
         " --root results/{wildcards.study}"
-        " --input completions={input.completions} holdout={input.holdout}"
+        " --input completions={input.completions} holdout={input.holdout} base={input.base}"
         " --output samples={output.samples}"
         " > {log} 2>&1"

@@ -43,7 +43,7 @@ COMPUTE = of.canonical(
     | {
         "device": STUDY.compute.place,
         "data_dir": STUDY.data_dir,
-        "chat_family": of.chat_family(STUDY),
+        "fits": of.fits(STUDY),
         "sampled_on": of.sampled_on(STUDY),
     }
 )
@@ -153,6 +153,21 @@ def benchmark_code(wildcards):
 
 def grader_settings(wildcards):
     return of.canonical({"grader": STUDY.grader_of(wildcards.benchmark)})
+
+
+def graded(wildcards, stage, sampled):
+    """With the grader, what drew the completions: where they are not kept, their grades alone tell if they are due."""
+    own = {"grader": STUDY.grader_of(wildcards.benchmark)}
+    return of.canonical(own | {"sampled": sampled, "sampling_code": digest(stage)})
+
+
+def grade_settings(wildcards):
+    sampled = of.sample_checkpoints(STUDY, wildcards.arm, int(wildcards.seed), wildcards.benchmark)
+    return graded(wildcards, "sample_checkpoints", sampled)
+
+
+def grade_base_settings(wildcards):
+    return graded(wildcards, "sample_base", of.sample_base(STUDY, int(wildcards.repeat), wildcards.benchmark))
 
 
 def audit_code(wildcards):

@@ -39,6 +39,7 @@ rule grade:
     """Grade the completions of one run on one benchmark."""
     input:
         completions="results/{study}/evals/{arm}/seed-{seed}/{benchmark}/completions.parquet",
+        checkpoints="results/{study}/runs/{arm}/seed-{seed}/checkpoints.parquet",
         holdout="results/{study}/holdouts/{benchmark}.parquet",
     output:
         samples="results/{study}/evals/{arm}/seed-{seed}/{benchmark}/samples.parquet",
@@ -48,14 +49,14 @@ rule grade:
         "../envs/evaluate.yaml"
     threads: 1
     params:
-        settings=grader_settings,
+        settings=grade_settings,
         code=grade_code,
     shell:
         "python -m workflow_scripts.stages.grade"
         " --settings {params.settings:q}"
         " --code {params.code}"
         " --root results/{wildcards.study}"
-        " --input completions={input.completions} holdout={input.holdout}"
+        " --input completions={input.completions} holdout={input.holdout} checkpoints={input.checkpoints}"
         " --output samples={output.samples}"
         " > {log} 2>&1"
 

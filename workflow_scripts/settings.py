@@ -120,10 +120,15 @@ def prepare_base(study: Study) -> Settings:
     }
 
 
-def chat_family(study: Study) -> str | None:
-    """The study's prompt family, if it speaks through the tokenizer's chat template."""
-    families = json.loads((Path(__file__).parent / "sampling" / "prompts.json").read_text(encoding="utf-8"))
-    return study.model.prompt_family if "system" in families[study.model.prompt_family] else None
+def fits(study: Study) -> Settings:
+    """What the base must fit, looked at when it is made; no setting of it."""
+    adapter = study.model.adapter
+    return {
+        "prompt_family": study.model.prompt_family,
+        "adapter": adapter.model_dump() if adapter else None,
+        "rollout.max_completion": max(study.resolved(arm).rollout.max_completion for arm in study.arms),
+        "evaluation.max_completion": study.evaluation.max_completion,
+    }
 
 
 def _folder_digest(folder: Path) -> str | None:

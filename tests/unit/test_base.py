@@ -34,12 +34,17 @@ def model(tmp_path: Path) -> Path:
     return folder
 
 
-def prepared(folder: Path, chat_family: str | None = None, **wanted: str) -> Path:
+FITS = {
+    "prompt_family": "plain", "adapter": None, "rollout.max_completion": 32, "evaluation.max_completion": 32,
+}  # fmt: skip
+
+
+def prepared(folder: Path, fits: dict[str, Any] | None = None, **wanted: str) -> Path:
     """Runs prepare_base on it; returns the folder that training would read."""
     root = folder.parent / "results"
     job = Job(
         settings={"model": {"source": "local", "name": str(folder), "dtype": "float32"} | wanted},
-        compute={"threads": 1, "chat_family": chat_family},
+        compute={"threads": 1, "fits": FITS | (fits or {})},
         code="",
         root=root,
         inputs={},
@@ -173,13 +178,34 @@ def test_half_precision_becomes_the_dtype_that_is_asked_for(model: Path) -> None
     assert json.loads((prepared(model, dtype="bfloat16") / "config.json").read_text())["dtype"] == "bfloat16"
 
 
-def test_a_chat_family_needs_a_chat_template(model: Path) -> None:
-    with pytest.raises(StageError, match=r"model.prompt_family: chat: the tokenizer of .* has no chat template"):
-        prepared(model, "chat")
-    tokenizer = AutoTokenizer.from_pretrained(model)
-    tokenizer.chat_template = CHAT
-    tokenizer.save_pretrained(model)
-    assert AutoTokenizer.from_pretrained(prepared(model, "chat")).chat_template == CHAT
+@pytest.mark.parametrize(
+    ("template", "said"),
+    [
+        (None, "the tokenizer has no chat template"),
+        ("{{ raise_exception('no system') }}", "the tokenizer's chat template fails: no system"),
+        ("{% for %}", "the tokenizer's chat template fails: "),
+    ],
+)
+def test_a_chat_family_needs_a_chat_template_that_works(model: Path, template: str | None, said: str) -> None:
+    for text in (template, CHAT):
+        tokenizer = AutoTokenizer.from_pretrained(model)
+        tokenizer.chat_template = text
+        tokenizer.save_pretrained(model)
+        if text != CHAT:
+            with pytest.raises(StageError, match=f"model.prompt_family: chat: {said}"):
+                prepared(model, {"prompt_family": "chat"})
+    assert AutoTokenizer.from_pretrained(prepared(model, {"prompt_family": "chat"})).chat_template == CHAT
+
+
+def test_what_the_study_asks_for_must_fit_the_model(model: Path) -> None:
+    wrong = {"adapter": LORA | {"targets": ["q_prj"]}}
+    with pytest.raises(StageError, match=r"model.adapter.targets: \['q_prj'\]: .*not found"):
+        prepared(model, wrong)
+    assert not (model.parent / "results" / "base" / "manifest.parquet").exists()
+    prepared(model, {"adapter": LORA})
+    edit(model / "config.json", max_position_embeddings=64)
+    with pytest.raises(StageError, match=r"evaluation.max_completion: 64: .* the model takes 64 tokens"):
+        prepared(model, {"evaluation.max_completion": 64})
 
 
 def test_a_missing_padding_token_is_replaced_and_said(model: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -41,10 +41,14 @@ def samples(arm: str, seed: int, benchmark: str, steps: list[int], number: int) 
     return rows
 
 
-def write_samples(folder: Path, arm: str, seed: int, benchmark: str, number: int = 6) -> None:
+def write_samples(
+    folder: Path, arm: str, seed: int, benchmark: str, number: int = 6, sampled: dict | None = None
+) -> None:
     place = f"base/repeat-{seed}" if arm == "base" else f"evals/{arm}/seed-{seed}"
     rows = samples(arm, seed, benchmark, [0] if arm == "base" else [4, 8], number)
-    tables.write(folder / place / benchmark / "samples.parquet", tables.SAMPLES, rows, {})
+    tables.write(
+        folder / place / benchmark / "samples.parquet", tables.SAMPLES, rows, {"settings": {"sampled": sampled or {}}}
+    )
 
 
 def checkpoints(folder: Path, arm: str, seed: int, **footer: object) -> None:
@@ -190,4 +194,20 @@ def test_a_truncated_file_is_named(study):
     path = study / "evals/fixed/seed-0/one/samples.parquet"
     path.write_bytes(path.read_bytes()[:-20])
     with pytest.raises(tables.TableError, match=r"fixed/seed-0/one/samples\.parquet: not a readable parquet file"):
+        counted(study)
+
+
+def test_samples_drawn_otherwise_are_not_compared(study: Path) -> None:
+    for arm, seeds in SETTINGS["runs"].items():
+        for seed in seeds:
+            for benchmark in SETTINGS["benchmarks"]:
+                write_samples(
+                    study, arm, seed, benchmark, sampled={"seed": seed, "benchmark": benchmark, "temperature": 1.0}
+                )
+    for seed in SETTINGS["base_repeats"]:
+        for benchmark in SETTINGS["benchmarks"]:
+            write_samples(study, "base", seed, benchmark, sampled={"benchmark": benchmark, "temperature": 1.0})
+    counted(study)
+    write_samples(study, "fixed", 1, "two", sampled={"benchmark": "two", "temperature": 0.5})
+    with pytest.raises(StageError, match=r"fixed/seed-1/two/samples.parquet and .* sampled with different temperature"):
         counted(study)

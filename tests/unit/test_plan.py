@@ -292,7 +292,7 @@ def test_hours_are_those_of_jobs_that_ended(tmp_path: Path) -> None:
     assert (rates.training, rates.sampling) == (training / 20 / 2, sampling / 10 / 2)
     # 25 runs of 20 + 10 s and three evaluations of the base, of 5 s each, on two threads
     line = cost.hours_line(default, tmp_path, runs_of(default, tmp_path), None)
-    assert line.startswith(f"CPU hours: about {2 * (25 * 30 + 15) / 3600:.1f} in all")
+    assert line.startswith(f"CPU hours: about {2 * (25 * 30 + 15) / 3600:.2f} in all")
     assert "as 2 jobs of this study so far" in line
 
 
@@ -307,7 +307,7 @@ def test_hours_that_nobody_knows_are_not_made_up(tmp_path: Path) -> None:
     assert cost.hours_line(outside, tmp_path, runs_of(outside, tmp_path), None).startswith("CPU hours: ?")
     assert "2.7 in all" in cost.hours_line(study(RECIPE), tmp_path, runs_of(study(RECIPE), tmp_path), None)
     given = cost.hours_line(study(RECIPE), tmp_path, runs_of(study(RECIPE), tmp_path), 6000)
-    assert given.startswith("GPU hours: about 0.3 in all, 0.3 to come")
+    assert given.startswith("GPU hours: about 0.27 in all, 0.27 to come")
 
 
 def test_plan_says_what_it_does_not_know(

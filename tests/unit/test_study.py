@@ -320,7 +320,7 @@ def test_packages_that_the_study_names_and_that_are_not_installed(monkeypatch: p
     assert machine_faults(asked, 0) == [
         "compute.trackers: 'wandb': not installed here: pip install wandb",
         "compute.trackers: 'trackio': not installed here: pip install trackio",
-        "compute.engine: 'vllm': not installed here: make gpu",
+        "compute.engine: 'vllm': not installed here: make gpu; for tables alone transformers",
     ]
     monkeypatch.setattr(checks, "find_spec", lambda name: object())
     assert machine_faults(asked, 0) == []

@@ -1,5 +1,6 @@
 """The rerun matrix: one change, and exactly which jobs Snakemake would run again."""
 
+import base64
 import os
 import re
 import time
@@ -164,6 +165,20 @@ def removed(path: str) -> Change:
     return lambda copy: (copy.root / "results/tiny" / path).unlink()
 
 
+def completions_dropped(then: Change) -> Change:
+    """Completions are not kept, and Snakemake's record of their jobs is that of a later attempt that failed: none."""
+
+    def change(copy: Copy) -> None:
+        setting("compute.keep", {"completions": False})(copy)
+        for file in (copy.root / "results" / "tiny").rglob("completions.parquet"):
+            name = base64.b64encode(file.relative_to(copy.root).as_posix().encode()).decode()
+            (copy.root / ".snakemake" / "metadata" / name).unlink()
+            file.unlink()
+        then(copy)
+
+    return change
+
+
 ROWS: dict[str, tuple[Change, set[str]]] = {
     "nothing": (lambda copy: None, set()),
     "comments, docstrings, formatting, descriptions": (wording, set()),
@@ -195,6 +210,11 @@ ROWS: dict[str, tuple[Change, set[str]]] = {
     "a benchmark for selection added": (setting("evaluation.selection", OTHER), NEW_BENCHMARK),
     "evaluation samples raised": (setting("evaluation.samples", 8), SAMPLED_AGAIN),
     "evaluation problems raised": (setting("evaluation.problems", 8), SAMPLED_AGAIN),
+    "completions not kept": (completions_dropped(lambda copy: None), set()),
+    "sampling changed where they are not": (
+        completions_dropped(setting("evaluation.temperature", 0.5)),
+        SAMPLED_AGAIN,
+    ),
     "a repeat of the base added": (
         setting("evaluation.base_repeats", 3),
         {f"sample_base 2 {BENCHMARK}", f"grade_base 2 {BENCHMARK}"} | FROM_COUNTS,

@@ -109,6 +109,10 @@ def _devices(study: Study) -> tuple[int, int]:
     return (compute.gpus, 1) if compute.gpus else (cores, compute.threads)
 
 
+def _few(hours: float) -> str:
+    return f"{hours:,.1f}" if hours >= 1 else f"{hours:.2g}"
+
+
 def hours_line(study: Study, root: Path, runs: Sequence[Run], given: float | None) -> str:
     """One line: GPU or CPU hours in all and to come, and on what assumption. given: tokens a second, by the user."""
     kind = "GPU" if study.compute.gpus else "CPU"
@@ -125,7 +129,7 @@ def hours_line(study: Study, root: Path, runs: Sequence[Run], given: float | Non
     speed = f"{rate.training:,.0f}" + (f" and {rate.sampling:,.0f}" if rate.sampling != rate.training else "")
     beyond = "" if whole[1] is not None else ", evaluation left out: a benchmark's size is not known"
     return (
-        f"{kind} hours: about {hours(*whole):.1f} in all, {hours(rollouts, sampled):.1f} to come{beyond}; every "
+        f"{kind} hours: about {_few(hours(*whole))} in all, {_few(hours(rollouts, sampled))} to come{beyond}; every "
         f"completion at its longest, {speed} tokens a second, {rate.source} (--tokens-per-second N)"
     )
 

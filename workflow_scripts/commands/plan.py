@@ -88,9 +88,10 @@ def _done(runs: list[Run]) -> list[str]:
 def _disk_table(found: list[disk.Need]) -> list[list[str]]:
     rows = [["disk", "in all", "there", "to come"]]
     rows += [[n.kind, *map(disk.gigabytes, (n.whole, n.there, n.to_come))] for n in found]
-    sums = [sum(getattr(n, column) or 0 for n in found) for column in ("whole", "there", "to_come")]
-    rows.append(["all", *map(disk.gigabytes, sums)])
-    return rows
+    total = ["all"]
+    for sizes in ([n.whole for n in found], [n.there for n in found], [n.to_come for n in found]):
+        total.append("at least " * (None in sizes) + disk.gigabytes(sum(size or 0 for size in sizes)))
+    return [*rows, total]
 
 
 def registration(study: Study, reward_version: int) -> dict[str, Any]:

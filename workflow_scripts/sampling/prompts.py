@@ -5,6 +5,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+from jinja2.exceptions import TemplateError
 from transformers import PreTrainedTokenizerBase
 
 
@@ -30,6 +31,13 @@ def encode(tokenizer: PreTrainedTokenizerBase, questions: list[str], family: str
     before = [{"role": "system", "content": form["system"]}] if form["system"] else []
     for question, answer in form.get("examples", []):
         before += [{"role": "user", "content": question}, {"role": "assistant", "content": answer}]
+    try:
+        return _templated(tokenizer, before, texts)
+    except TemplateError as error:
+        raise PromptError(f"model.prompt_family: {family}: the tokenizer's chat template fails: {error}") from None
+
+
+def _templated(tokenizer: PreTrainedTokenizerBase, before: list[dict[str, str]], texts: list[str]) -> list[list[int]]:
     chats = [[*before, {"role": "user", "content": text}] for text in texts]
     return tokenizer.apply_chat_template(chats, add_generation_prompt=True, tokenize=True, return_dict=True)[
         "input_ids"

@@ -97,7 +97,7 @@ class Sampler:
 
     def __init__(self, job: Job) -> None:
         import torch
-        from transformers import AutoTokenizer
+        from transformers import AutoConfig, AutoTokenizer
         from transformers.utils import logging
 
         logging.disable_progress_bar()
@@ -110,6 +110,8 @@ class Sampler:
             self.tokenizer, self.problems["question"].to_pylist(), settings["model"]["prompt_family"]
         )
         self.options = Options(settings["temperature"], settings["top_p"], settings["max_completion"])
+        config = AutoConfig.from_pretrained(folder, local_files_only=True)
+        check_positions(config, self.prompts, "evaluation.max_completion", self.options.max_completion)
         self.engine = self._engine(folder)
 
     def _engine(self, folder: Path) -> Engine:
@@ -155,6 +157,17 @@ class Sampler:
     def write(self, rows: pa.Table) -> None:
         """The completions, and in their footer what drew them."""
         self.job.write("completions", tables.COMPLETIONS, rows, engine=self.engine.name)
+
+
+def check_positions(config: Any, prompts: list[list[int]], key: str, completion: int) -> None:
+    """Raises StageError where the longest prompt with a whole completion is longer than the model can take."""
+    limit = getattr(config.get_text_config(decoder=True), "max_position_embeddings", None)
+    prompt = max(map(len, prompts), default=0)
+    if limit is not None and prompt + completion > limit:
+        raise StageError(
+            f"{key}: {completion}: at most {limit - prompt}: the longest prompt has {prompt} tokens, and the model "
+            f"takes {limit}"
+        )
 
 
 def encoded(tokenizer: Any, questions: list[str], family: str) -> list[list[int]]:

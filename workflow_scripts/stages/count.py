@@ -63,6 +63,22 @@ def _check_provenance(job: Job) -> None:
                 )
 
 
+def _check_sampling(job: Job) -> None:
+    """All that is compared was sampled alike; else a difference is not the arm's."""
+    own = ("arm", "seed", "steps", "repeat")
+    first: dict[str, tuple[str, dict]] = {}
+    for path in job.inputs["samples"]:
+        sampled = tables.provenance(path).get("settings", {}).get("sampled", {})
+        alike = {key: value for key, value in sampled.items() if key not in own}
+        before, other = first.setdefault(alike.get("benchmark", ""), (path, alike))
+        different = [key for key in sorted({*alike, *other}) if alike.get(key) != other.get(key)]
+        if different:
+            raise StageError(
+                f"{path} and {before} were sampled with different {', '.join(different)}; delete the older one, it "
+                "will be made again"
+            )
+
+
 def _samples(path: str, arm: str, seed: int) -> pa.Table:
     samples = tables.read(path, tables.SAMPLES)
     if pc.unique(samples["arm"]).to_pylist() != [arm] or pc.unique(samples["seed"]).to_pylist() != [seed]:
@@ -120,6 +136,7 @@ def main(job: Job) -> None:
     job.add_inputs("checkpoints", _present(checkpoints, missing))
     job.add_inputs("samples", _present(files, missing))
     _check_provenance(job)
+    _check_sampling(job)
     if not job.inputs["samples"]:
         raise StageError(f"{job.root}: no samples.parquet of any run is there")
     counts = _counted(pa.concat_tables([_samples(path, *files[path]) for path in job.inputs["samples"]]))

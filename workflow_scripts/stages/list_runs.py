@@ -34,6 +34,7 @@ def _from_checkpoints(path: str) -> dict[str, Any]:
         "reward_version": made.get("reward_version"),
         "rollout_engine": _rollout_engine(made.get("rollout_engine")),
         "micro_batch": made.get("micro_batch"),
+        "processes": made.get("processes"),
     }
 
 

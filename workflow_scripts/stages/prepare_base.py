@@ -9,6 +9,7 @@ from workflow_scripts import tables
 from workflow_scripts.stages import _models
 from workflow_scripts.stages._command import Job, StageError, run
 from workflow_scripts.stages._errors import first_line, out_of_space
+from workflow_scripts.stages._sampling import encoded
 
 LIBRARIES = ("torch", "transformers", "tokenizers")
 WARM_START_ROWS = 20_000
@@ -100,6 +101,25 @@ def _from_folder(folder: Path, name: str, dtype: Any) -> tuple[Any, Any]:
     return model, tokenizer
 
 
+def _check_fit(model: Any, tokenizer: Any, wanted: dict[str, Any]) -> None:
+    """Raises StageError where the study asks for what this model has not. The model may be changed: it is saved."""
+    from peft import get_peft_model
+
+    from workflow_scripts.training import models
+
+    prompt = encoded(tokenizer, ["1 + 1 ?"], wanted["prompt_family"])[0]
+    limit = getattr(model.config, "max_position_embeddings", None)
+    for key in ("rollout.max_completion", "evaluation.max_completion"):
+        if limit is not None and len(prompt) + wanted[key] > limit:
+            raise StageError(f"{key}: {wanted[key]}: at most {limit - len(prompt)}: the model takes {limit} tokens")
+    if wanted["adapter"] is not None:
+        try:
+            get_peft_model(model, models.lora(wanted["adapter"]))
+        except ValueError as error:
+            targets = wanted["adapter"]["targets"]
+            raise StageError(f"model.adapter.targets: {targets}: {first_line(error)}") from None
+
+
 def main(job: Job) -> None:
     import torch
     from transformers.utils import logging
@@ -117,11 +137,6 @@ def main(job: Job) -> None:
     else:
         folder = _folder(wanted["source"], wanted["name"], wanted.get("revision"))
         model, tokenizer = _from_folder(folder, wanted["name"], dtype)
-    family = job.compute["chat_family"]
-    if family is not None and tokenizer.chat_template is None:
-        raise StageError(
-            f"model.prompt_family: {family}: the tokenizer of {wanted['name']} has no chat template; use plain or base"
-        )
     if tokenizer.pad_token_id is None:
         tokenizer.pad_token = tokenizer.eos_token
         print(f"the tokenizer has no padding token: {tokenizer.pad_token} is used", flush=True)
@@ -131,6 +146,7 @@ def main(job: Job) -> None:
     shutil.rmtree(folder, ignore_errors=True)  # files of another model would be taken for this one's
     model.to(dtype).save_pretrained(folder)
     tokenizer.save_pretrained(folder)
+    _check_fit(model, tokenizer, job.compute["fits"])
     job.write("manifest", tables.MANIFEST, state.folder_rows(folder, folder.parent))
 
 

@@ -11,7 +11,7 @@ from workflow_scripts import tables
 from workflow_scripts.stages._command import Job, StageError, run
 from workflow_scripts.stages._devices import take_gpus
 from workflow_scripts.stages._errors import out_of_space
-from workflow_scripts.stages._sampling import base_folder, encoded
+from workflow_scripts.stages._sampling import base_folder, check_positions, encoded
 
 LIBRARIES = ("torch", "transformers", "trl", "peft", "accelerate", "tokenizers")
 
@@ -144,7 +144,9 @@ def _train(job: Job, asked: int | str) -> None:
     adapter = settings["model"].get("adapter")
     grade = _grader(training["reward"], settings["reward_version"])
     questions = sorted(set(chosen["question"].to_pylist()))
-    longest_prompt = max(map(len, encoded(tokenizer, questions, plan.prompt_family)))
+    prompts = encoded(tokenizer, questions, plan.prompt_family)
+    check_positions(model.config, prompts, "rollout.max_completion", plan.options.max_completion)
+    longest_prompt = max(map(len, prompts))
     micro_batch = _micro_batch(job, asked, model, plan, longest_prompt)
     os.environ.setdefault("TENSORBOARD_LOGGING_DIR", str(job.root / "logs" / "tensorboard" / run_name))
     os.environ.setdefault("WANDB_PROJECT", job.root.name)

@@ -45,12 +45,18 @@ def machine_faults(study: "Study", gpus_here: int) -> list[str]:
     """What the study asks of this machine and it does not have; to be asked only where jobs will run here."""
     compute, lines = study.compute, []
     if compute.gpus > gpus_here:
-        lines.append(line("compute.gpus", compute.gpus, f"at most {gpus_here}: so many GPUs are on this machine"))
+        lines.append(
+            line(
+                "compute.gpus",
+                compute.gpus,
+                f"at most {gpus_here}: so many GPUs are on this machine; for tables alone 0",
+            )
+        )
     for tracker in compute.trackers:
         if find_spec(tracker) is None:
             lines.append(line("compute.trackers", tracker, f"not installed here: pip install {tracker}"))
     if compute.engine == "vllm" and find_spec("vllm") is None:
-        lines.append(line("compute.engine", "vllm", "not installed here: make gpu"))
+        lines.append(line("compute.engine", "vllm", "not installed here: make gpu; for tables alone transformers"))
     return lines
 
 
@@ -67,7 +73,7 @@ def _model(study: "Study") -> Iterator[str]:
         what = {"hub": "the model's hub id", "pypi": "the package", "local": "the model's folder"}[model.source]
         yield line("model.name", None, f"source {model.source} needs {what}")
     if model.source == "hub" and model.revision is None:
-        yield line("model.revision", None, "source hub needs a pinned revision: a commit or a tag")
+        yield line("model.revision", None, "source hub needs a pinned revision: a commit")
     if model.source in ("pypi", "local") and model.revision is not None:
         yield line("model.revision", model.revision, f"nothing here: source {model.source} has no revisions")
 
@@ -212,6 +218,8 @@ def _compute(study: "Study") -> Iterator[str]:
         yield line("compute.gpus", 0, "at least 1 with device cuda")
     elif compute.gpus and compute.processes not in (None, compute.gpus):
         yield line("compute.processes", compute.processes, f"{compute.gpus}, one per GPU")
+    if compute.vllm.server is not None and not compute.vllm.server.startswith(("http://", "https://")):
+        yield line("compute.vllm.server", compute.vllm.server, "an address: http://HOST:PORT")
     if compute.vllm.mode == "server" and compute.vllm.server is None:
         yield line("compute.vllm.server", None, "mode server needs the address of a running `vllm serve`")
     if compute.vllm.mode == "colocate" and compute.vllm.server is not None:
