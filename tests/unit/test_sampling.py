@@ -168,18 +168,18 @@ def test_the_nucleus_is_the_same_where_few_tokens_are_looked_at_first() -> None:
 def test_out_of_memory_halves_the_batch_and_changes_nothing(
     small: tuple[LlamaForCausalLM, PreTrainedTokenizerFast], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    sizes = {"num_attention_heads": 16, "num_key_value_heads": 16, "head_dim": 256}
-    model, tokenizer = random_model(LlamaConfig, **sizes), small[1]  # 64 kB a token
-    ids, options = [[5, 6, 7], [5, 8]] * 48, Options(1.0, 1.0, 30)
+    sizes = {"num_attention_heads": 32, "num_key_value_heads": 32, "head_dim": 256}
+    model, tokenizer = random_model(LlamaConfig, **sizes), small[1]  # 128 kB a token, 470 MB in all
+    ids, options = [[5, 6, 7], [5, 8]] * 96, Options(1.0, 1.0, 16)
     seeds = list(range(len(ids)))
     free = sample(model, tokenizer, ids, seeds, options, 24)
     soft, hard = resource.getrlimit(resource.RLIMIT_AS)
-    resource.setrlimit(resource.RLIMIT_AS, (psutil.Process(os.getpid()).memory_info().vms + 150 * 2**20, hard))
+    resource.setrlimit(resource.RLIMIT_AS, (psutil.Process(os.getpid()).memory_info().vms + 230 * 2**20, hard))
     try:
-        tight = sample(model, tokenizer, ids, seeds, options, 96)
+        tight = sample(model, tokenizer, ids, seeds, options, 192)
     finally:
         resource.setrlimit(resource.RLIMIT_AS, (soft, hard))
-    assert "out of memory: 48 completions at once" in capsys.readouterr().out
+    assert "out of memory: 96 completions at once" in capsys.readouterr().out
     assert sum(a != b for a, b in zip(free, tight, strict=True)) <= 2  # a uniform may fall onto a rounded boundary
 
 
