@@ -166,7 +166,7 @@ def check_positions(config: Any, prompts: list[list[int]], key: str, completion:
     if limit is not None and prompt + completion > limit:
         raise StageError(
             f"{key}: {completion}: at most {limit - prompt}: the longest prompt has {prompt} tokens, and the model "
-            f"takes {limit}"
+            f"takes {limit} tokens"
         )
 
 

@@ -9,7 +9,7 @@ from workflow_scripts import tables
 from workflow_scripts.stages import _models
 from workflow_scripts.stages._command import Job, StageError, run
 from workflow_scripts.stages._errors import first_line, out_of_space
-from workflow_scripts.stages._sampling import encoded
+from workflow_scripts.stages._sampling import check_positions, encoded
 
 LIBRARIES = ("torch", "transformers", "tokenizers")
 WARM_START_ROWS = 20_000
@@ -108,10 +108,8 @@ def _check_fit(model: Any, tokenizer: Any, wanted: dict[str, Any]) -> None:
     from workflow_scripts.training import models
 
     prompt = encoded(tokenizer, ["1 + 1 ?"], wanted["prompt_family"])[0]
-    limit = getattr(model.config, "max_position_embeddings", None)
     for key in ("rollout.max_completion", "evaluation.max_completion"):
-        if limit is not None and len(prompt) + wanted[key] > limit:
-            raise StageError(f"{key}: {wanted[key]}: at most {limit - len(prompt)}: the model takes {limit} tokens")
+        check_positions(model.config, [prompt], key, wanted[key])
     if wanted["adapter"] is not None:
         try:
             get_peft_model(model, models.lora(wanted["adapter"]))
