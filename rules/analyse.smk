@@ -7,6 +7,8 @@ RECORDED = of.records(STUDY, REWARD)
 POLICIES = sorted(
     {f"objectives.bounds:{axes['bounds']}" for axes in RECORDED["objectives"].values() if "bounds" in axes}
 )
+ASKED = of.ask_policies(STUDY)
+ASKED_POLICIES = sorted({f"objectives.bounds:{policy['bounds']}" for policy in ASKED["policies"].values()})
 
 
 rule list_runs:
@@ -183,7 +185,7 @@ rule summarise_coverage:
 rule summarise_dynamics:
     """Clip shares, ratios, entropy and length over training, by correct rollouts of the group."""
     input:
-        records=run_files("rollout_updates.parquet"),
+        records=run_files("rollout_updates.parquet") + run_files("rollouts.parquet"),
     output:
         dynamics="results/{study}/tables/dynamics.parquet",
     log:
@@ -200,6 +202,29 @@ rule summarise_dynamics:
         " --code {params.code}"
         " --root results/{wildcards.study}"
         " --output dynamics={output.dynamics}"
+        " > {log} 2>&1"
+
+
+rule ask_policies:
+    """What every clip policy of the study would have done with the recorded ratios of each run."""
+    input:
+        records=run_files("rollout_updates.parquet") + run_files("tail_tokens.parquet"),
+    output:
+        policies="results/{study}/tables/policies.parquet",
+    log:
+        "results/{study}/logs/ask_policies.log",
+    conda:
+        "../envs/analyse.yaml"
+    threads: 1
+    params:
+        settings=constant(ASKED),
+        code=code("ask_policies", *ASKED_POLICIES),
+    shell:
+        "python -m workflow_scripts.stages.ask_policies"
+        " --settings {params.settings:q}"
+        " --code {params.code}"
+        " --root results/{wildcards.study}"
+        " --output policies={output.policies}"
         " > {log} 2>&1"
 
 

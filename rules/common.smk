@@ -58,10 +58,14 @@ wildcard_constraints:
     benchmark="[A-Za-z0-9][A-Za-z0-9_-]*",
 
 
+def with_conda():
+    return DeploymentMethod.CONDA in workflow.deployment_settings.deployment_method
+
+
 def shell_prefix():
     """Jobs import the package from here, and run in the Python that runs Snakemake unless conda brings one of its own."""
     exports = {"PYTHONPATH": str(workflow.basedir)}
-    if DeploymentMethod.CONDA not in workflow.deployment_settings.deployment_method:
+    if not with_conda():
         exports["PATH"] = os.path.dirname(sys.executable)
     text = "set -euo pipefail; "
     text += "".join(f"export {name}={shlex.quote(value)}${{{name}:+:${name}}}; " for name, value in exports.items())
@@ -73,7 +77,9 @@ def begin():
     if not workflow.is_main_process:  # the process that runs one job
         return
     faults = preflight.missing_sources(STUDY, Path(ROOT))
-    faults += machine_faults(STUDY, progress.gpus_here()) if workflow.local_exec else []
+    if workflow.local_exec:
+        faults += machine_faults(STUDY, progress.gpus_here())
+        faults += [] if with_conda() else preflight.other_trl()
     if not faults:  # what is to be fetched can be had, the size of the model too
         runs = progress.read_runs(Path(ROOT), RUNS, LAST_STEPS, SAMPLED)
         faults = disk.faults(STUDY, Path(ROOT), runs)

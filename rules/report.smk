@@ -2,8 +2,8 @@
 # OUTPUTS: figures/, report.html
 # USUAL STEPS: a rule per figure, then the page
 
-FIGURES = ("effects", "learning_curves", "clip_fraction", "noise_floors")
-DRAWN = {"arms": list(RUNS), "endpoint": STUDY.analysis.endpoint.model_dump()}
+FIGURES = ("effects", "learning_curves", "clip_fraction", "ratio_advantage", "noise_floors")
+DRAWN = {"arms": list(RUNS), "endpoint": STUDY.analysis.endpoint.model_dump()} | of.branches(STUDY)
 TABLES = (
     "counts",
     "scores",
@@ -13,6 +13,7 @@ TABLES = (
     "difficulty",
     "coverage",
     "dynamics",
+    "policies",
     "reachability",
     "runs",
 )
@@ -109,6 +110,36 @@ rule plot_clip_fraction:
         " > {log} 2>&1"
 
 
+rule plot_ratio_advantage:
+    """Whether the ratio follows the advantage, over training and by correct rollouts of the group."""
+    input:
+        dynamics="results/{study}/tables/dynamics.parquet",
+    output:
+        html=report(
+            "results/{study}/figures/ratio_advantage.html",
+            caption="captions/ratio_advantage.rst",
+            category="Figures",
+            labels={"figure": "Ratio and advantage"},
+        ),
+        svg="results/{study}/figures/ratio_advantage.svg",
+    log:
+        "results/{study}/logs/plot_ratio_advantage.log",
+    conda:
+        "../envs/report.yaml"
+    threads: 1
+    params:
+        settings=constant(DRAWN),
+        code=code("plot_ratio_advantage"),
+    shell:
+        "python -m workflow_scripts.stages.plot_ratio_advantage"
+        " --settings {params.settings:q}"
+        " --code {params.code}"
+        " --root results/{wildcards.study}"
+        " --input dynamics={input.dynamics}"
+        " --output html={output.html} svg={output.svg}"
+        " > {log} 2>&1"
+
+
 rule plot_noise_floors:
     """How far results differ without any effect."""
     input:
@@ -171,11 +202,13 @@ rule report:
         " difficulty={input.difficulty}"
         " coverage={input.coverage}"
         " dynamics={input.dynamics}"
+        " policies={input.policies}"
         " reachability={input.reachability}"
         " runs={input.runs}"
         " figure_effects={input.figure_effects}"
         " figure_learning_curves={input.figure_learning_curves}"
         " figure_clip_fraction={input.figure_clip_fraction}"
+        " figure_ratio_advantage={input.figure_ratio_advantage}"
         " figure_noise_floors={input.figure_noise_floors}"
         " contamination={input.contamination}"
         " gold_audit={input.gold_audit}"

@@ -31,7 +31,7 @@ baseline: fixed
 seeds: 2
 evaluation:
   {benchmarks: [word_problems_test], problems: 6, samples: 4, pass_at: [1, 4], max_completion: 32, base_repeats: 2}
-analysis: {looks: [2]}
+analysis: {looks: [2], policies: {dual: {bounds: dual_clip, eps_low: 3.0e-3, eps_high: 5.0e-3, dual_clip_bound: 1.1}}}
 """)
 
 

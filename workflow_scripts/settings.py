@@ -14,6 +14,7 @@ from typing import Any
 
 from workflow_scripts import benchmarks
 from workflow_scripts.study import Study
+from workflow_scripts.study.keys import POLICIES
 
 Settings = dict[str, Any]
 
@@ -190,6 +191,12 @@ def branch_states(study: Study) -> dict[str, list[int]]:
     return {arm: sorted(found) for arm, found in steps.items()}
 
 
+def branches(study: Study) -> Settings:
+    """branches: arm -> the arm and step it starts from; nothing at all in a study without any."""
+    found = {arm: branch.model_dump() for arm in study.runs() if (branch := study.resolved(arm).branch_from)}
+    return {"branches": found} if found else {}
+
+
 def _sampling(study: Study, benchmark: str) -> Settings:
     evaluation = study.evaluation
     return _set(
@@ -263,9 +270,37 @@ def records(study: Study, reward_version: int) -> Settings:
         "objectives": {arm: resolved.objective for arm, resolved in arms.items()},
         "updates_per_batch": {arm: resolved.updates_per_batch for arm, resolved in arms.items()},
         "steps": {arm: resolved.training.steps for arm, resolved in arms.items()},
-        "success_threshold": study.training.success_threshold,
         "reward_version": reward_version,
         "differs_only_in_bounds": [arm for arm in runs if study.differs_only_in_bounds(arm)],
+        "allow_missing": study.allow_missing,
+    } | branches(study)
+
+
+def clip_policies(study: Study) -> Settings:
+    """Every clip policy of the study: each arm's, named by the first arm that has it, and those only asked about."""
+    found: Settings = {}
+    for arm in study.arms:
+        policy = _clip_policy(study, arm)
+        if policy is not None and policy not in found.values():
+            found[arm] = policy
+    return found | {name: own.model_dump(exclude_none=True) for name, own in study.analysis.policies.items()}
+
+
+def _clip_policy(study: Study, arm: str) -> Settings | None:
+    objective = study.resolved(arm).objective
+    if objective["surrogate"] != "clipped":
+        return None
+    return {key: objective[key] for key in ("bounds", *POLICIES[objective["bounds"]]) if key in objective}
+
+
+def ask_policies(study: Study) -> Settings:
+    """What is asked of the records of each run: its ratio, its own clip policy if it clips, and all that are asked."""
+    runs = study.runs()
+    return {
+        "runs": runs,
+        "ratios": {arm: study.resolved(arm).objective["ratio"] for arm in runs},
+        "own": _set(**{arm: _clip_policy(study, arm) for arm in runs}),
+        "policies": clip_policies(study),
         "allow_missing": study.allow_missing,
     }
 

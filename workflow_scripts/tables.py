@@ -13,6 +13,7 @@ import hashlib
 import json
 import os
 import tomllib
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -183,9 +184,21 @@ DYNAMICS = Table(
         "positive_rollouts": INT, "negative_rollouts": INT, "clipped_upper_share": REAL, "clipped_lower_share": REAL,
         "clipped_upper_token_share": REAL, "clipped_lower_token_share": REAL, "mean_abs_ratio_deviation": REAL,
         "mean_entropy": REAL, "mean_upper_width": REAL, "mean_completion_tokens": REAL, "truncated_share": REAL,
-        "mean_reward": REAL, "flat_group_share": REAL, "ratio_advantage_correlation": REAL,
+        "mean_reward": REAL, "flat_group_share": REAL, "starved_group_share": REAL, "saturated_group_share": REAL,
+        "identical_rollout_share": REAL, "ratio_advantage_correlation": REAL,
     },
     ("arm", "seed", "step", "group_correct"),
+)  # fmt: skip
+POLICIES = Table(
+    "policies",
+    {
+        "arm": TEXT, "seed": INT, "policy": TEXT, "own": FLAG, "group_correct": INT, "rollouts": INT, "tokens": INT,
+        "positive_rollouts": INT, "negative_rollouts": INT, "positive_tokens": INT, "negative_tokens": INT,
+        "clipped_upper_tokens": INT, "clipped_lower_tokens": INT, "clipped_upper_share": REAL,
+        "mean_upper_width": REAL, "decisive_tokens": INT, "quadrant_1_tokens": INT, "quadrant_2_tokens": INT,
+        "quadrant_3_tokens": INT, "quadrant_4_tokens": INT, "reason": TEXT,
+    },
+    ("arm", "seed", "policy", "group_correct"),
 )  # fmt: skip
 REACHABILITY = Table(
     "reachability",
@@ -307,6 +320,18 @@ def read(path: str | Path, table: Table, columns: list[str] | None = None) -> pa
         )
     try:
         return file.read(columns=columns or list(table.columns))
+    except (pa.ArrowInvalid, OSError) as error:
+        raise TableError(f"{path}: damaged: {str(error).splitlines()[0]}; delete it and run again") from None
+
+
+def parts(path: str | Path, table: Table, column: str, rows: int = 1 << 14) -> Iterator[pa.Array]:
+    """One column of a file that should hold `table`, so many rows at a time: the texts of a large run are gigabytes."""
+    file = _open(path)
+    if column not in file.schema_arrow.names:
+        raise TableError(f"{path}: column {column} is missing; it is not a table {table.name} of this version")
+    try:
+        for part in file.iter_batches(rows, columns=[column]):
+            yield part.column(0)
     except (pa.ArrowInvalid, OSError) as error:
         raise TableError(f"{path}: damaged: {str(error).splitlines()[0]}; delete it and run again") from None
 

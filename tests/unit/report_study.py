@@ -109,12 +109,34 @@ def dynamics() -> list[dict]:
             shared = {"arm": arm, "seed": seed, "step": 2, "update_index": 1, "flat_group_share": 0.2}
             rows.append({**shared, "rollouts": 128, "positive_rollouts": 40, "mean_upper_width": 0.0043,
                          "mean_abs_ratio_deviation": 0.002, "mean_entropy": 0.4, "mean_completion_tokens": 18.0,
-                         "mean_reward": 0.4})  # fmt: skip
+                         "mean_reward": 0.4, "ratio_advantage_correlation": 0.5,
+                         "identical_rollout_share": 0.31})  # fmt: skip
             for correct in range(9):
                 share = 0.2 - 0.02 * correct if arm == "gapo" else 0.12 + 0.005 * seed
                 rows.append({**shared, "group_correct": correct, "rollouts": 16,
                              "positive_rollouts": 2 * correct if correct < 8 else 0,
+                             "mean_abs_ratio_deviation": 0.002,
                              "clipped_upper_share": share if 0 < correct < 8 else None})  # fmt: skip
+    return rows
+
+
+def policies() -> list[dict]:
+    """What two clip policies and one that cannot be asked would have done in gapo's runs, by seed; all and c = 1."""
+    rows = []
+    for seed in range(3):
+        shared = {"arm": "gapo", "seed": seed, "rollouts": 100, "tokens": 1000 * (1 + seed), "positive_rollouts": 40,
+                  "negative_rollouts": 40, "positive_tokens": 400 * (1 + seed), "negative_tokens": 500}  # fmt: skip
+        for correct in (None, 1):
+            counts = {
+                "group_correct": correct, "clipped_upper_tokens": 60, "clipped_lower_tokens": 25,
+                "clipped_upper_share": 0.3, "quadrant_1_tokens": 60, "quadrant_2_tokens": 6, "quadrant_3_tokens": 25,
+                "quadrant_4_tokens": 3,
+            }  # fmt: skip
+            own = {"policy": "gapo", "own": True, "mean_upper_width": 0.004, "decisive_tokens": 0}
+            other = {"policy": "wide", "own": False, "mean_upper_width": 0.008, "decisive_tokens": 30}
+            rows += [shared | counts | other, shared | counts | own]
+        dcpo = {"policy": "dcpo", "own": False, "group_correct": None, "reason": "dcpo follows each token"}
+        rows.append(shared | dcpo)
     return rows
 
 
@@ -140,7 +162,7 @@ def contents() -> dict[str, list[dict]]:
     ]
     return {
         "effects": EFFECTS, "scores": scores(), "noise_floors": noise_floors(), "reachability": reachability(),
-        "dynamics": dynamics(), "runs": runs(), "contamination": planted, "gold_audit": audit,
+        "dynamics": dynamics(), "policies": policies(), "runs": runs(), "contamination": planted, "gold_audit": audit,
         "power": [
             {"seeds": n, "run_sd": 0.021, "run_sd_upper80": 0.028, "mde80_one": 0.021 * f, "mde80_family": 0.025 * f,
              "mde80_family_upper80": 0.03 * f, "resolves_margin": 0.025 * f <= 0.05, "seconds_per_run": 45.0,

@@ -2,116 +2,13 @@
 
 import math
 from pathlib import Path
-from typing import Any
 
 import pytest
+from run_records import GAPO, GAPO_TOKEN, SEQUENCE, TOKEN, dynamics, job, mixed, reachability, record, write_run
 
 from workflow_scripts import tables
-from workflow_scripts.stages import check_reachability, list_runs, summarise_dynamics
-from workflow_scripts.stages._command import Job
+from workflow_scripts.stages import list_runs
 from workflow_scripts.tables import TableError
-
-SEQUENCE = {"ratio": "sequence", "surrogate": "clipped", "bounds": "ppo", "eps_low": 3e-3, "eps_high": 5e-3}
-GAPO = {"ratio": "sequence", "surrogate": "clipped", "bounds": "gapo", "eps_low": 3e-3, "eps_high_max": 5e-3}
-TOKEN = {"ratio": "token", "surrogate": "clipped", "bounds": "ppo", "eps_low": 0.2, "eps_high": 0.28}
-GAPO_TOKEN = {"ratio": "token", "surrogate": "clipped", "bounds": "gapo", "eps_low": 0.2, "eps_high_max": 0.28}
-
-
-def record(step: int, prompt: int, rollout: int, advantage: float, reward: float, correct: int, **more: Any) -> dict:
-    """A row of rollout_updates: batches of two updates, groups of four, ten tokens; nothing clipped unless said."""
-    return {
-        "step": step, "batch": (step - 1) // 2, "update_index": (step - 1) % 2, "epoch": (step - 1) % 2, "minibatch": 0,
-        "prompt_position": prompt, "rollout": rollout, "group_size": 4, "group_correct": correct, "reward": reward,
-        "advantage": advantage, "completion_tokens": 10, "truncated": False, "mean_log_ratio": 0.0,
-        "sum_abs_ratio_deviation": 0.0, "sum_entropy": 5.0, "clipped_upper_tokens": 0, "clipped_lower_tokens": 0,
-        "upper_bound": 1.005 if advantage > 0 else None, "lower_bound": None if advantage > 0 else 0.997, **more,
-    }  # fmt: skip
-
-
-def mixed(step: int, **first: Any) -> list[dict]:
-    """A group with one correct rollout (whose record `first` changes) and a flat one."""
-    return [
-        record(step, 0, 0, 0.75, 1.0, 1, **first),
-        *(record(step, 0, i, -0.25, 0.0, 1) for i in (1, 2, 3)),
-        *(record(step, 1, i, 0.0, 0.0, 0) for i in range(4)),
-    ]
-
-
-def write_run(root: Path, arm: str, seed: int, rows: list[dict], tail: list[dict], **footer: Any) -> None:
-    folder = root / "runs" / arm / f"seed-{seed}"
-    tables.write(folder / "rollout_updates.parquet", tables.ROLLOUT_UPDATES, rows, {})
-    tables.write(folder / "tail_tokens.parquet", tables.TAIL_TOKENS, tail, {})
-    checkpoint = {"step": 2, "file": "adapter.safetensors", "sha256": "00", "bytes": 1}
-    made = {"settings": {"seed": seed}, "code": "c0de", "inputs": "1n", "frozen_weights_drift": None} | footer
-    tables.write(folder / "checkpoints.parquet", tables.CHECKPOINTS, [checkpoint], made)
-
-
-def job(root: Path, name: str, runs: dict[str, list[int]], **settings: Any) -> Job:
-    defaults = {
-        "runs": runs,
-        "roles": dict.fromkeys(runs, "comparison"),
-        "baseline": "fixed",
-        "objectives": {"fixed": SEQUENCE, "gapo": GAPO},
-        "differs_only_in_bounds": ["gapo"],
-        "updates_per_batch": dict.fromkeys(runs, 2),
-        "benchmarks": ["test"],
-        "allow_missing": False,
-    }
-    return Job(defaults | settings, {}, "c0de", root, {}, {name: [str(root / f"{name}.parquet")]}, ())
-
-
-def reachability(root: Path, runs: dict[str, list[int]], **settings: Any) -> dict[tuple[str, str], dict]:
-    check_reachability.main(job(root, "reachability", runs, **settings))
-    rows = tables.read(root / "reachability.parquet", tables.REACHABILITY).to_pylist()
-    return {(row["arm"], row["check"]): row for row in rows}
-
-
-def dynamics(root: Path, runs: dict[str, list[int]], **settings: Any) -> list[dict]:
-    summarise_dynamics.main(job(root, "dynamics", runs, **settings))
-    return tables.read(root / "dynamics.parquet", tables.DYNAMICS).to_pylist()
-
-
-def test_dynamics_of_a_hand_made_run(tmp_path: Path) -> None:
-    moved = {"clipped_upper_tokens": 4, "sum_abs_ratio_deviation": 0.2, "mean_log_ratio": math.log(1.02),
-             "sum_entropy": 13.0, "truncated": True}  # fmt: skip
-    write_run(tmp_path, "fixed", 0, mixed(1) + mixed(2, **moved), [])
-    rows = {(row["step"], row["group_correct"]): row for row in dynamics(tmp_path, {"fixed": [0]})}
-    assert list(rows) == [(1, None), (1, 0), (1, 1), (2, None), (2, 0), (2, 1)]
-
-    every = rows[2, None]
-    assert (every["update_index"], every["rollouts"], every["positive_rollouts"], every["negative_rollouts"]) == (
-        1,
-        8,
-        1,
-        3,
-    )
-    expected = {
-        "clipped_upper_share": 1.0, "clipped_lower_share": 0.0, "clipped_upper_token_share": 0.4,
-        "clipped_lower_token_share": 0.0, "mean_abs_ratio_deviation": 0.02 / 8, "mean_entropy": (13 + 7 * 5) / 80,
-        "mean_upper_width": 0.005, "mean_completion_tokens": 10.0, "truncated_share": 1 / 8, "mean_reward": 1 / 8,
-        "flat_group_share": 0.5,
-    }  # fmt: skip
-    assert {name: every[name] for name in expected} == pytest.approx(expected, rel=1e-5)
-    # sequence ratios 1.02 and seven times 1; advantages .75, three times -.25, four times 0
-    cross = 0.02 * 0.75
-    assert every["ratio_advantage_correlation"] == pytest.approx(
-        cross / math.sqrt(0.02**2 * 7 / 8 * (0.75**2 + 3 * 0.25**2)), rel=1e-4
-    )
-    assert rows[1, None]["ratio_advantage_correlation"] is None
-
-    assert rows[2, 1]["flat_group_share"] == 0.0
-    assert rows[2, 1]["clipped_upper_share"] == 1.0
-    assert rows[2, 0]["flat_group_share"] == 1.0
-    assert rows[2, 0]["positive_rollouts"] == 0
-    assert rows[2, 0]["clipped_upper_share"] is None
-    assert rows[2, 0]["mean_upper_width"] is None
-
-
-def test_a_group_split_over_minibatches_is_not_flat(tmp_path: Path) -> None:
-    """Each update alone sees equal rewards of the group; only the batch shows that it is mixed."""
-    rows = [record(step, 0, step - 1, 0.5 if step == 1 else -0.5, float(step == 1), 1) for step in (1, 2)]
-    write_run(tmp_path, "fixed", 0, rows, [])
-    assert [row["flat_group_share"] for row in dynamics(tmp_path, {"fixed": [0]})] == [0.0] * 4
 
 
 def test_missing_runs_are_left_out_only_when_allowed(tmp_path: Path) -> None:

@@ -54,12 +54,22 @@ def test_verdicts_are_sentences_with_their_numbers(tmp_path: Path) -> None:
     assert "8 seeds per arm resolve the margin" in shown
     assert "at 97.5 %: corrected for 2 compared arms and 1 planned look." in shown
     assert "1 problems of word_problems_test (gold)" in shown
+    assert "gapo 0.0043 0.002 0.400 18.0 0.400 31.0 %" in shown  # starved and saturated groups are not known here
 
 
 def test_a_study_without_faults_has_no_warning_and_no_better(tmp_path: Path) -> None:
     html = page(tmp_path)
     assert warnings(html) == ""
     assert not re.search(r"better than|winner", text(html))
+
+
+def test_what_other_clips_would_have_done_pooled_over_runs(tmp_path: Path) -> None:
+    """Of three runs 180 of 2400 positive tokens, 75 of 1500 negative ones, 90 of 6000 decisive; 180, 18, 75, 9."""
+    shown = text(page(tmp_path))
+    quadrants = "3.0 % 0.3 % 1.2 % 0.1 %"
+    assert f"gapo gapo (its own) 7.5 % 5.0 % 0.004 0 % {quadrants}" in shown
+    assert f"gapo wide 7.5 % 5.0 % 0.008 1.5 % {quadrants}" in shown
+    assert "gapo dcpo dcpo follows each token" in shown
 
 
 def test_equal_inputs_give_equal_bytes(tmp_path: Path) -> None:
@@ -82,6 +92,10 @@ FAULTS = [
      "Answers are cut off in training: 30.0 % of rollouts hit the token limit (gapo)"),
     ("reachability", replace(contents()["reachability"], {"verdict": "fail"}, check="clip_live", arm="gapo"),
      "Failed: upper clip is live (gapo): 12.0 % seen."),
+    ("reachability",
+     [*contents()["reachability"], {"arm": "gapo", "check": "collapse", "verdict": "warn", "value": 1.0,
+                                    "message": "seed 3 collapsed: entropy 0.02 after 0.61"}],
+     "gapo seed 3 collapsed: entropy 0.02 after 0.61."),
     ("scores", replace(contents()["scores"], {"truncated_share": 0.4}, arm="base", level="arm"),
      "Answers are cut off in the evaluation of base: at most 40.0 %"),
     ("contamination", replace(contents()["contamination"], {"caught": False}, holdout_problem_id="h3"),
@@ -217,6 +231,7 @@ FIGURES = {
     "effects": ["gapo_matched", "slow (sensitivity)", "points", "two single runs"],
     "learning_curves": ["optimizer updates", "pass@1 on word_problems_test (%)", "pass@8"],
     "clip_fraction": ["correct rollouts in the group", "positive rollouts clipped above (%)"],
+    "ratio_advantage": ["correlation of sequence ratio and advantage", "mean |ratio − 1| of tokens", "gapo_matched"],
     "noise_floors": ["SD of a run's pass@1 on word_problems_test (points)", "gspo_asym"],
 }
 
@@ -236,6 +251,7 @@ EMPTY = {
     "effects": ({"effects": [effect("gapo", 0.06, None, None, "not assessable")]}, "no interval: one seed"),
     "learning_curves": ({"scores": [row for row in contents()["scores"] if row["arm"] == "base"]}, "no trained run"),
     "clip_fraction": ({"dynamics": []}, "no bound could fire"),
+    "ratio_advantage": ({"dynamics": []}, "nothing to correlate"),
     "noise_floors": ({"noise_floors": [contents()["noise_floors"][0]]}, "one seed per arm"),
 }
 

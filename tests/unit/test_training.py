@@ -1,177 +1,21 @@
-"""The trainer: its loss against TRL's own, its random streams, its records, and what a resumed run comes to."""
+"""The trainer: its random streams, its records, its memory, and what a resumed run comes to."""
 
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-from datasets import Dataset
 from torch.utils._python_dispatch import TorchDispatchMode
+from training_run import LORA, PPO, ROLLOUT, TRAINING, Run, half_right
 from trl import GRPOTrainer
 from trl.trainer import utils as trl_utils
 
 from workflow_scripts import tables
 from workflow_scripts.benchmarks import word_problems
-from workflow_scripts.digest import keyword_arguments
-from workflow_scripts.training import callbacks, memory, models, setup, warm_start
-from workflow_scripts.training.records import Recorder
+from workflow_scripts.training import memory, models, setup, warm_start
 from workflow_scripts.training.state import StateFolder, weights_hash
 from workflow_scripts.training.trainer import Trainer, TrainingError
-
-ROLLOUT = {
-    "prompts": 4, "group_size": 4, "minibatches": 2, "epochs": 2, "temperature": 1.0, "top_p": 1.0, "max_completion": 8,
-}  # fmt: skip
-TRAINING = {
-    "steps": 8, "checkpoints": [4, 8], "learning_rate": 1e-2, "schedule": "constant", "warmup_steps": 0,
-    "max_grad_norm": 1.0, "beta": 0.0, "mask_truncated": False, "reward": "exact_answer", "success_threshold": 1.0,
-    "trl": {},
-}  # fmt: skip
-PPO = {
-    "ratio": "token", "bounds": "ppo", "eps_low": 0.2, "eps_high": 0.28, "surrogate": "clipped",
-    "advantage": {"scale": "none"}, "aggregation": "token-mean",
-}  # fmt: skip
-LORA = {"rank": 2, "alpha": 4, "targets": ["q_proj", "v_proj", "o_proj"]}
-COMPUTE = {
-    "gpus": 0, "processes": None, "device": "cpu", "engine": "transformers", "trackers": [],
-    "gradient_checkpointing": False,
-}  # fmt: skip
-
-
-def half_right(completions: list[str], **_: Any) -> list[float]:
-    """A reward that an untrained model gets about half the time."""
-    return [float(len(text) % 2 == 0) for text in completions]
-
-
-class Run:
-    """One small run in a folder."""
-
-    def __init__(
-        self,
-        folder: Path,
-        objective: dict[str, Any] = PPO,
-        seed: int = 0,
-        micro_batch: int = 4,
-        kind: type[Trainer] = Trainer,
-        reward: Callable[..., list[float]] = half_right,
-        identity: str = "a",
-        branches: tuple[int, ...] = (),
-        adapter: dict[str, Any] | None = None,
-        dtype: str = "float32",
-        compute: dict[str, Any] | None = None,
-        words: int = 0,
-        **training: Any,
-    ) -> None:
-        torch.set_num_threads(1)
-        settings = {
-            "seed": seed, "model": {"dtype": dtype, "prompt_family": "plain", "adapter": adapter},
-            "objective": objective, "rollout": ROLLOUT, "training": {**TRAINING, **training},
-        }  # fmt: skip
-        compute = {**COMPUTE, **(compute or {})}
-        plan = setup.rollout_plan(settings)
-        steps = settings["training"]["steps"]
-        base = folder / "base"  # on disk: TRL loads the reference model of a KL penalty from there
-        more = [f"word{number}" for number in range(words)]
-        tokenizer = warm_start.word_tokenizer([*word_problems.vocabulary(), *more])
-        tokenizer.save_pretrained(base)
-        warm_start.small_llama(tokenizer, seed=0).save_pretrained(base)
-        model, tokenizer = models.load_base(base, models.training_dtype(settings["model"]))
-        problems = word_problems.generate("train", 20, seed=1)
-        order = setup.prompt_order(len(problems), plan.prompts, steps // plan.updates_per_batch, seed)
-        rows = [{"prompt": problems[i]["question"], "answer": "1", "problem_id": str(i)} for i in order]
-        self.recorder = Recorder(plan.group_size, plan.updates_per_batch, plan.minibatches)
-        self.folder = folder
-        self.state = StateFolder(folder / "state", identity)
-        self.keeper = callbacks.Keeper(
-            folder,
-            settings["training"]["checkpoints"],
-            branches,
-            self.state,
-            self.recorder,
-            plan.updates_per_batch,
-            True,
-        )
-        self.trainer = kind(
-            model=model,
-            args=setup.configure(
-                {"output_dir": str(self.state.folder)}, seed, settings, compute, plan, micro_batch, 32
-            ),
-            reward_funcs=reward,
-            train_dataset=Dataset.from_list(rows),
-            processing_class=tokenizer,
-            peft_config=models.lora(adapter) if adapter else None,
-            callbacks=[self.keeper],
-            objective=setup.make_objective(objective, settings["training"]["beta"]),
-            plan=plan,
-            recorder=self.recorder,
-            grade=None,
-            sample_batch=64,
-        )
-
-    def train(self, resume: Path | None = None) -> "Run":
-        self.trainer.train(resume_from_checkpoint=str(resume) if resume else None)
-        return self
-
-    @property
-    def weights(self) -> str | None:
-        return weights_hash(self.trainer.model, trainable=True)
-
-    def records(self) -> dict[str, list[dict[str, Any]]]:
-        return {name: rows.to_pylist() for name, (_, rows) in self.recorder.tables().items()}
-
-
-class Compared(Trainer):
-    """Computes each loss with TRL's own code too, on old log probabilities that have been moved away."""
-
-    def _compute_loss(self, model: Any, inputs: dict[str, Any]) -> torch.Tensor:
-        noise = torch.randn(inputs["old_per_token_logps"].shape, generator=torch.Generator().manual_seed(self._step))
-        moved = {**inputs, "old_per_token_logps": inputs["old_per_token_logps"] + 0.3 * noise}
-        parameters = list(model.parameters())
-        ours = super()._compute_loss(model, moved)
-        theirs = GRPOTrainer._compute_loss(self, model, moved)
-        self.losses = [*getattr(self, "losses", []), (ours.item(), theirs.item())]
-        for a, b in zip(torch.autograd.grad(ours, parameters), torch.autograd.grad(theirs, parameters), strict=True):
-            torch.testing.assert_close(a, b, rtol=1e-4, atol=1e-7)
-        self.recorder._pending.pop()
-        return super()._compute_loss(model, inputs)
-
-
-TRL_HAS = {
-    "dapo": ({}, {"loss_type": "dapo", "epsilon_high": 0.28}),
-    "grpo": ({"aggregation": "seq-mean-token-mean"}, {"loss_type": "grpo", "epsilon_high": 0.28}),
-    "dr_grpo": ({"aggregation": "seq-mean-token-sum-norm"}, {"loss_type": "dr_grpo", "epsilon_high": 0.28}),
-    "gspo": ({"ratio": "sequence", "eps_low": 0.02, "eps_high": 0.03}, {"loss_type": "dapo"}),
-    "dual_clip": ({"bounds": "dual_clip", "dual_clip_bound": 1.4}, {"loss_type": "dapo", "epsilon_high": 0.28}),
-    "cispo": ({"surrogate": "cispo", "cispo_upper": 1.2}, {"loss_type": "cispo", "epsilon_high": 1.2}),
-    "sapo": ({"surrogate": "sapo", "aggregation": "seq-mean-token-mean"}, {"loss_type": "sapo"}),
-    "k3": ({"kl": "k3"}, {"loss_type": "dapo", "epsilon_high": 0.28, "use_bias_correction_kl": False}),
-    "k3_importance": (
-        {"kl": "k3_importance"},
-        {"loss_type": "dapo", "epsilon_high": 0.28, "use_bias_correction_kl": True},
-    ),
-}
-
-
-@pytest.mark.parametrize("name", TRL_HAS)
-def test_loss_and_gradients_equal_those_of_trl(name: str, tmp_path: Path) -> None:
-    changed, trl = TRL_HAS[name]
-    required = keyword_arguments("objectives.bounds")["ppo"][0]
-    objective = {**PPO, **changed}
-    if changed.get("surrogate", "clipped") != "clipped":
-        objective = {key: value for key, value in objective.items() if key not in ("bounds", *required)}
-    run = Run(tmp_path, objective, kind=Compared, steps=4, checkpoints=[4], beta=0.05 if name.startswith("k3") else 0.0)
-    trainer = run.trainer
-    trainer.loss_type = trl["loss_type"]
-    trainer.importance_sampling_level = objective["ratio"]
-    trainer.epsilon_low = changed.get("eps_low", 0.2)
-    trainer.epsilon_high = trl.get("epsilon_high", changed.get("eps_high", 0.2))
-    trainer.args.delta = changed.get("dual_clip_bound")
-    trainer.args.use_bias_correction_kl = trl.get("use_bias_correction_kl", False)
-    run.train()
-    ours, theirs = zip(*trainer.losses, strict=True)
-    assert ours == pytest.approx(theirs, rel=1e-5, abs=1e-7)
-    assert len(ours) == 8 and any(abs(loss) > 1e-4 for loss in ours)
 
 
 def test_equal_seeds_give_equal_weights_and_records_and_others_do_not(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import torch
 from peft import get_peft_model
-from test_training import ROLLOUT, Run
+from training_run import ROLLOUT, Run
 from transformers import GenerationConfig
 
 from workflow_scripts.benchmarks import word_problems

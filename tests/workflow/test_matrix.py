@@ -15,12 +15,13 @@ RUNS = [(arm, seed) for arm in STUDY["arms"] for seed in range(STUDY["seeds"])]
 REPEATS = range(STUDY["evaluation"]["base_repeats"])
 PACKAGE = "workflow_scripts"
 
-FIGURES = {"plot_effects", "plot_learning_curves", "plot_clip_fraction", "plot_noise_floors"}
+OF_DYNAMICS = {"plot_clip_fraction", "plot_ratio_advantage"}
+FIGURES = {"plot_effects", "plot_learning_curves", "plot_noise_floors"} | OF_DYNAMICS
 STATISTICS = {
     "estimate_scores", "measure_noise_floors", "estimate_effects", "estimate_power", "summarise_difficulty",
     "summarise_coverage",
 }  # fmt: skip
-RECORDS = {"list_runs", "summarise_dynamics", "check_reachability"}  # tables of what training recorded
+RECORDS = {"list_runs", "summarise_dynamics", "ask_policies", "check_reachability"}  # tables of what training recorded
 END = FIGURES | {"report"}
 FROM_COUNTS = (
     {"count", "list_runs"} | STATISTICS | {"plot_effects", "plot_learning_curves", "plot_noise_floors", "report"}
@@ -198,6 +199,14 @@ ROWS: dict[str, tuple[Change, set[str]]] = {
         code("objectives/bounds.py", STEP, STEP.replace("1 + width", "1 + 2 * width")),
         train("gapo", "late") | evaluate("gapo", "late") | FROM_RUNS,
     ),
+    "a clip policy asked about": (
+        setting("analysis.policies.wide", {"bounds": "ppo", "eps_low": 3.0e-3, "eps_high": 9.0e-3}),
+        {"ask_policies", "report"},
+    ),
+    "the code of a clip policy that is only asked about": (
+        code("objectives/bounds.py", "plain.upper.clamp(max=dual_clip_bound)", "plain.upper"),
+        {"ask_policies", "report"},
+    ),
     "a setting of all runs": (setting("training.learning_rate", 1.0e-4), EVERY_RUN),
     "training.steps raised": (
         lambda c: c.study(lambda s: s["training"].update({"steps": 12, "checkpoints": [4, 8, 12]})),
@@ -227,10 +236,10 @@ ROWS: dict[str, tuple[Change, set[str]]] = {
     ),
     "a version of a statistics library": (
         newer_library("scipy"),
-        STATISTICS - {"summarise_coverage"} | {"check_reachability"} | END - {"plot_clip_fraction"},
+        STATISTICS - {"summarise_coverage"} | {"check_reachability"} | END - OF_DYNAMICS,
     ),
-    "margin": (setting("analysis.margin", 0.1), STATISTICS | END - {"plot_clip_fraction"}),
-    "alpha": (setting("analysis.alpha", 0.1), STATISTICS | END - {"plot_clip_fraction"}),
+    "margin": (setting("analysis.margin", 0.1), STATISTICS | END - OF_DYNAMICS),
+    "alpha": (setting("analysis.alpha", 0.1), STATISTICS | END - OF_DYNAMICS),
     "figure code": (append("figures/clip_fraction.py", "\nprint('other colours')\n"), {"plot_clip_fraction", "report"}),
     "a version of the plotting library": (newer_library("altair"), END),
     "the question": (setting("question", "Another one?"), {"report"}),

@@ -128,7 +128,7 @@ def test_missing_local_files_and_packages_are_named_before_anything_runs(clean: 
     clean.snakemake("-n", *study, *config)
     done = clean.snakemake("--cores", "1", *study, *config, check=False)
     assert done.returncode == 1
-    for said in ("mawps_singleop.jsonl is not there", "mawps_addsub.jsonl is not there", "no-such-package"):
+    for said in ("onestep_train.jsonl is not there", "onestep_test.jsonl is not there", "no-such-package"):
         assert said in done.stdout
     assert not (clean.root / "results" / "word-problems-smollm2" / "holdouts").exists()
 

@@ -4,6 +4,7 @@ A source is looked for only where what is made from it is not there yet. What th
 network; for the rest the hub is asked once, briefly, whether it answers and has that revision.
 """
 
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ from workflow_scripts import settings as of
 from workflow_scripts.stages import _models
 from workflow_scripts.study import Study
 from workflow_scripts.tables import TableError, provenance
+from workflow_scripts.training import TESTED_TRL
 
 
 def missing_sources(study: Study, root: Path) -> list[str]:
@@ -30,6 +32,16 @@ def missing_sources(study: Study, root: Path) -> list[str]:
         if study.model.source == "hub" and not _made(root / "base" / "manifest.parquet", of.prepare_base(study)):
             lines += _hub_model(study, hub)
     return lines
+
+
+def other_trl() -> list[str]:
+    """One line if the TRL that would train here is not the one the trainer was tested with; to be asked where jobs run
+    in this Python."""
+    try:
+        found = version("trl")
+    except PackageNotFoundError:
+        found = "none"
+    return [] if found == TESTED_TRL else [f"trl: {found} is here; the trainer is tested with {TESTED_TRL} alone"]
 
 
 def _made(result: Path, settings: dict[str, Any]) -> bool:

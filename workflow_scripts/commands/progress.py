@@ -12,6 +12,8 @@ from typing import TextIO
 
 import psutil
 
+from workflow_scripts.figures.words import percent
+
 DEVICES = Path("/dev")
 SHOWN = 4  # runs that one line names; a cluster has hundreds going
 
@@ -33,6 +35,7 @@ class Run:
     steps: int
     step: int
     reward: float | None
+    clipped: float | None  # mean share of clipped tokens, where something can clip
     trained: bool
     evaluated: int
     benchmarks: int
@@ -44,6 +47,13 @@ class Run:
         if self.trained:
             return "evaluated" if self.evaluated == self.benchmarks else "trained"
         return f"step {self.step} of {self.steps}" if self.last_sign else "waiting"
+
+    @property
+    def signs(self) -> str:
+        """What the training says of itself, in brackets: the last reward, and how many tokens its clip stops."""
+        signs = [] if self.reward is None else [f"reward {self.reward:.2f}"]
+        signs += [] if self.clipped is None else [f"{percent(self.clipped)} clipped"]
+        return f" ({', '.join(signs)})" if signs else ""
 
 
 def read_run(root: Path, arm: str, seed: int, steps: int, benchmarks: Sequence[str]) -> Run:
@@ -61,6 +71,7 @@ def read_run(root: Path, arm: str, seed: int, steps: int, benchmarks: Sequence[s
         steps=steps,
         step=steps if trained else int(said.get("step", 0)),
         reward=None if trained else said.get("reward"),
+        clipped=None if trained else said.get("clipped"),
         trained=trained,
         evaluated=evaluated,
         benchmarks=len(benchmarks),
@@ -110,15 +121,12 @@ def remaining_seconds(root: Path, runs: Sequence[Run], begun: Sequence[Run], ela
 
 
 def line(root: Path, runs: Sequence[Run], begun: Sequence[Run], elapsed: float, now: float) -> str:
-    """One line: runs done, which are going and how far, expected end."""
+    """One line: runs done, which are going, how far and how, expected end."""
     going = [run for run in runs if run.last_sign and run.last_sign > now - elapsed]  # not one that died before
     text = f"{sum(run.trained for run in runs)} of {len(runs)} runs trained"
     text += f", {sum(run.state == 'evaluated' for run in runs)} evaluated"
     if going:
-        named = [
-            f"{run.arm} seed {run.seed} {run.state}" + ("" if run.reward is None else f" (reward {run.reward:.2f})")
-            for run in going[:SHOWN]
-        ]
+        named = [f"{run.arm} seed {run.seed} {run.state}{run.signs}" for run in going[:SHOWN]]
         text += "; going: " + ", ".join(named)
         text += f" and {len(going) - SHOWN} more" if len(going) > SHOWN else ""
     left = remaining_seconds(root, runs, begun, elapsed)

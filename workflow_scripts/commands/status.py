@@ -13,12 +13,13 @@ def cell(run: Run, now: float) -> str:
     if run.trained and 0 < run.evaluated < run.benchmarks:
         return f"trained, {run.evaluated} of {run.benchmarks} evaluated"
     if run.last_sign and now - run.last_sign > SILENT:
-        return f"{run.state}, silent since {time.strftime('%d %b %H:%M', time.localtime(run.last_sign))}"
-    return run.state
+        return f"{run.state}{run.signs}, silent since {time.strftime('%d %b %H:%M', time.localtime(run.last_sign))}"
+    return run.state + run.signs
 
 
 def main(arguments: list[str]) -> int:
-    """Print a table of arms and seeds: waiting, step n of N, trained, evaluated."""
+    """Print a table of arms and seeds: waiting, step n of N, trained, evaluated. Of a run that trains: its last reward,
+    and the share of tokens its clip has stopped so far, where it could."""
     study = read_study(study_parser("status", main.__doc__).parse_args(arguments))
     runs = read_runs(
         root_of(study), study.runs(), {name: study.resolved(name).training.steps for name in study.arms}, study.sampled

@@ -3,27 +3,38 @@
 import altair as alt
 import pandas as pd
 
-from workflow_scripts.figures import style
+from workflow_scripts.figures import branches, style
 
 PANEL = 300
 
 
-def _curves(scores: pd.DataFrame, benchmark: str, pass_at: int) -> tuple[pd.DataFrame, pd.DataFrame, pd.DataFrame]:
-    """(runs, arm means, base) with score in points; every curve starts at the base model's mean, step 0."""
+def _curves(
+    scores: pd.DataFrame, benchmark: str, pass_at: int, branched: branches.Branches
+) -> tuple[pd.DataFrame, pd.DataFrame, pd.DataFrame, pd.DataFrame]:
+    """(runs, arm means, base, first points of branch arms) with score in points.
+
+    Every curve starts at the base model's mean, step 0; that of a branch arm where it leaves its parent: at the
+    parent's score under the same seed, the mean at that of the same seeds.
+    """
     here = scores[(scores["benchmark"] == benchmark) & (scores["pass_at"] == pass_at)].copy()
     here["score"] = 100 * here["score"]
     trained = here["arm"] != "base"
     base = here.loc[~trained & (here["level"] == "arm"), ["step", "score"]]
+    first = branches.starts(here.loc[trained & (here["level"] == "run"), ["arm", "seed", "step", "score"]], branched)
+    first_means = first.groupby(["arm", "step"], as_index=False)[["score"]].mean()
     found = []
-    for level, keys in (("run", ["arm", "seed"]), ("arm", ["arm"])):
+    for level, keys, begun in (("run", ["arm", "seed"], first), ("arm", ["arm"], first_means)):
         rows = here.loc[trained & (here["level"] == level), [*keys, "step", "score"]]
-        starts = rows[keys].drop_duplicates().merge(base, how="cross") if len(base) else rows.iloc[:0]
-        found.append(pd.concat([starts, rows]).drop_duplicates([*keys, "step"], keep="last"))
-    return found[0], found[1], base
+        from_base = rows.loc[~rows["arm"].isin(branched), keys].drop_duplicates().merge(base, how="cross")
+        parts = [part for part in (from_base, begun, rows) if len(part)]
+        found.append(pd.concat(parts).drop_duplicates([*keys, "step"], keep="last") if parts else rows)
+    return found[0], found[1], base, first_means
 
 
-def _panel(scores: pd.DataFrame, benchmark: str, pass_at: int, arms: list[str]) -> alt.LayerChart:
-    runs, means, base = _curves(scores, benchmark, pass_at)
+def _panel(
+    scores: pd.DataFrame, benchmark: str, pass_at: int, arms: list[str], branched: branches.Branches
+) -> alt.LayerChart:
+    runs, means, base, first = _curves(scores, benchmark, pass_at, branched)
     x = alt.X("step:Q", title="optimizer updates", axis=alt.Axis(tickMinStep=1, tickCount=6))
     y = alt.Y("score:Q", title=f"pass@{pass_at} on {benchmark} (%)", scale=alt.Scale(zero=False, padding=8))
     colour, dash = style.colour(arms), style.dash(arms)
@@ -37,13 +48,18 @@ def _panel(scores: pd.DataFrame, benchmark: str, pass_at: int, arms: list[str]) 
         alt.Chart(means).mark_point(filled=True, size=45, opacity=1).encode(x=x, y=y, color=colour),
         alt.Chart(base).mark_point(filled=True, size=60, color=style.INK, opacity=1).encode(x=x, y=y),
     ]
+    if len(first):
+        layers.append(branches.rings(first, x, y))
     return alt.layer(*layers).properties(width=PANEL, height=260)
 
 
-def learning_curves_chart(scores: pd.DataFrame, arms: list[str]) -> alt.TopLevelMixin:
+def learning_curves_chart(
+    scores: pd.DataFrame, arms: list[str], branched: branches.Branches | None = None
+) -> alt.TopLevelMixin:
     """One row of panels per benchmark: pass@k for the smallest and the largest k.
 
-    scores: the table of this name (levels run and arm). arms: all arms in the study's order (for colours).
+    scores: the table of this name (levels run and arm). arms: all arms in the study's order (for colours). branched:
+    arms that start at another one.
     """
     title = "How did the scores move during training?"
     trained = scores[(scores["arm"] != "base") & scores["score"].notna()]
@@ -51,14 +67,13 @@ def learning_curves_chart(scores: pd.DataFrame, arms: list[str]) -> alt.TopLevel
         return style.finish(style.notice(["no trained run has been evaluated yet"]), title, [])
     ks = sorted({int(trained["pass_at"].min()), int(trained["pass_at"].max())})
     rows = [
-        alt.hconcat(*[_panel(scores, name, k, arms) for k in ks], spacing=36)
+        alt.hconcat(*[_panel(scores, name, k, arms, branched or {}) for k in ks], spacing=36)
         for name in sorted(trained["benchmark"].unique())
     ]
-    return style.finish(
-        alt.vconcat(*rows, spacing=30),
-        title,
-        [
-            "Thin: one training seed. Bold: mean of the arm. Dashed and the dot at 0: the base model before training.",
-            "Arms that differ by less than the spread of their own thin lines do not differ visibly.",
-        ],
-    )
+    lines = [
+        "Thin: one training seed. Bold: mean of the arm. Dashed and the dot at 0: the base model before training.",
+        "Arms that differ by less than the spread of their own thin lines do not differ visibly.",
+    ]
+    if branched:
+        lines.append(branches.HOW_TO_READ)
+    return style.finish(alt.vconcat(*rows, spacing=30), title, lines)

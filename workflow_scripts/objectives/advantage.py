@@ -1,5 +1,10 @@
-"""How rewards become advantages. reward (G,k): G groups of k rollouts -> advantage (G,k)."""
+"""How rewards become advantages. reward (G,k): G groups of k rollouts -> advantage (G,k).
 
+Raises ValueError for another shape, a group of one rollout (its advantage is always 0), and rewards that are not
+finite.
+"""
+
+import torch
 from torch import Tensor
 
 STD_FLOOR = 1e-4  # as TRL
@@ -7,6 +12,10 @@ STD_FLOOR = 1e-4  # as TRL
 
 def none(reward: Tensor) -> Tensor:
     """R - mean of the group (Dr.GRPO, arXiv:2503.20783)."""
+    if reward.dim() != 2 or reward.shape[1] < 2:
+        raise ValueError(f"rewards are (G,k), groups of k >= 2 rollouts, not {tuple(reward.shape)}")
+    if not torch.isfinite(reward).all():
+        raise ValueError(f"rewards are finite, not {reward[~torch.isfinite(reward)][0].item()}")
     return reward - reward.mean(1, keepdim=True)
 
 
@@ -21,5 +30,5 @@ def batch(reward: Tensor) -> Tensor:
 
 
 def focal(advantage: Tensor, correct: Tensor, *, focal_gamma: float) -> Tensor:
-    """Times (1 - c/k)^gamma (F-GRPO, arXiv:2602.06717). correct (G,1): correct rollouts of the group."""
+    """Times (1 - c/k)^gamma (F-GRPO, arXiv:2602.06717). correct (G,1): correct rollouts of the group, 0 to k."""
     return advantage * (1 - correct / advantage.shape[1]) ** focal_gamma

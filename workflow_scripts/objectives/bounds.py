@@ -15,12 +15,26 @@ from torch import Tensor
 
 @dataclass(frozen=True)
 class Group:
-    """What a bound may depend on: advantage (B,1), group_correct (B,1) as float, group_size, old_log_prob (B,T)."""
+    """What a bound may depend on: advantage (B,1), group_correct (B,1) as float, group_size, old_log_prob (B,T).
+
+    group_correct counts the rollouts whose reward is a success; it is not to be told from advantages, whose signs
+    shaped rewards, scales and weights change. Raises ValueError for other shapes, and for a group of one rollout.
+    """
 
     advantage: Tensor
     group_correct: Tensor
     group_size: int
     old_log_prob: Tensor
+
+    def __post_init__(self) -> None:
+        rows = len(self.advantage)
+        if self.advantage.shape != (rows, 1) or self.group_correct.shape != (rows, 1):
+            shapes = f"{tuple(self.advantage.shape)} and {tuple(self.group_correct.shape)}"
+            raise ValueError(f"advantage and group_correct are (B,1), not {shapes}")
+        if self.old_log_prob.dim() != 2 or len(self.old_log_prob) != rows:
+            raise ValueError(f"old_log_prob is (B,T) with B = {rows}, not {tuple(self.old_log_prob.shape)}")
+        if self.group_size < 2:
+            raise ValueError(f"a group has at least 2 rollouts, not {self.group_size}")
 
 
 @dataclass(frozen=True)
@@ -39,6 +53,12 @@ def _one_sided(group: Group, lower: float | Tensor, upper: float | Tensor) -> Bo
         lower=torch.where(positive, -infinite, torch.as_tensor(lower, dtype=infinite.dtype, device=infinite.device)),
         upper=torch.where(positive, torch.as_tensor(upper, dtype=infinite.dtype, device=infinite.device), infinite),
     )
+
+
+def _correct(group: Group) -> Tensor:
+    """The count for which a width is asked. With rewards of 0 and 1 a group without success has no advantage; a shaped
+    reward gives it some, and Eq. 11 read at 0 would leave its own ceiling."""
+    return group.group_correct.clamp(min=1)
 
 
 def _adaptive_width(group_correct: Tensor | float, group_size: int, narrow: float, wide: float) -> Tensor | float:
@@ -65,7 +85,7 @@ def dual_clip(group: Group, *, eps_low: float, eps_high: float, dual_clip_bound:
 
 def gapo(group: Group, *, eps_low: float, eps_high_max: float) -> Bounds:
     """The upper width follows how rare a correct answer was (arXiv:2609.00444 Eq. 11)."""
-    width = _adaptive_width(group.group_correct, group.group_size, eps_low, eps_high_max)
+    width = _adaptive_width(_correct(group), group.group_size, eps_low, eps_high_max)
     return _one_sided(group, 1 - eps_low, 1 + width)
 
 
@@ -77,21 +97,21 @@ def gapo_matched(group: Group, *, eps_low: float, eps_high_max: float, mean_corr
 
 def gapo_mirrored(group: Group, *, eps_low: float, eps_high_max: float, mean_correct: float | None = None) -> Bounds:
     """`gapo` with the same mean width and the wrong direction (ours)."""
-    width = _adaptive_width(group.group_correct, group.group_size, eps_low, eps_high_max)
+    width = _adaptive_width(_correct(group), group.group_size, eps_low, eps_high_max)
     mean = _adaptive_width(_mean_correct(group, mean_correct), group.group_size, eps_low, eps_high_max)
     return _one_sided(group, 1 - eps_low, 1 + 2 * mean - width)
 
 
 def gapo_proportional(group: Group, *, eps_low: float, eps_high_max: float) -> Bounds:
     """An upper width proportional to the advantage 1 - c/k, without the floor that Eq. 11 adds (ours)."""
-    width = _adaptive_width(group.group_correct, group.group_size, 0.0, eps_high_max)
+    width = _adaptive_width(_correct(group), group.group_size, 0.0, eps_high_max)
     return _one_sided(group, 1 - eps_low, 1 + width)
 
 
 def gapo_lower(group: Group, *, eps_low: float, eps_high_max: float, eps_low_max: float) -> Bounds:
     """`gapo` with an adaptive lower bound too: wide where wrong answers are rare (ours)."""
-    upper = _adaptive_width(group.group_correct, group.group_size, eps_low, eps_high_max)
-    lower = eps_low + (eps_low_max - eps_low) * (group.group_correct - 1) / (group.group_size - 1)
+    upper = _adaptive_width(_correct(group), group.group_size, eps_low, eps_high_max)
+    lower = eps_low + (eps_low_max - eps_low) * (_correct(group) - 1) / (group.group_size - 1)
     return _one_sided(group, 1 - lower, 1 + upper)
 
 
@@ -107,6 +127,7 @@ def abc(group: Group, *, eps_1: float, eps_2: float, eps_3: float, eps_4: float)
 def dcpo(group: Group, *, eps_low: float, eps_high: float) -> Bounds:
     """Bounds by the token's old probability q: rare tokens may move further (arXiv:2509.02333); token ratio only."""
     q = group.old_log_prob.exp()
+    q = q.clamp(min=torch.finfo(q.dtype).tiny)  # of a token all but impossible: 0/0 with a width of 0
     upper = (0.5 + 0.5 * torch.sqrt(1 + 4 * eps_high / q)).clamp(max=10.0)
     lower = 0.5 + 0.5 * torch.sqrt((1 - 4 * eps_low / q).clamp(min=0.0))
     return _one_sided(group, lower, upper)

@@ -16,6 +16,7 @@ CHECK_NAMES = {
     "premise": "premise: drift grows with advantage",
     "flat_groups": "flat groups",
     "truncation": "truncation in training",
+    "collapse": "collapse of entropy or reward",
     "frozen_weights": "frozen weights",
     "initial_weights": "same initial weights",
 }
@@ -169,7 +170,11 @@ def _run_warnings(runs: list[Row]) -> list[str]:
 def _record_warnings(reachability: list[Row]) -> list[str]:
     flat = [r for r in reachability if r["check"] == "flat_groups" and r["verdict"] in ("warn", "fail")]
     cut = [r for r in reachability if r["check"] == "truncation" and r["verdict"] in ("warn", "fail")]
-    found = []
+    found = [
+        f"{r['arm']} {r['message']}. A run that collapsed counts, with the scores of its last checkpoint."
+        for r in reachability
+        if r["check"] == "collapse" and r["verdict"] == "warn"
+    ]
     if flat:
         found.append(
             f"Most groups are flat: in {_range(flat)} of them all rollouts got the same reward and taught nothing "

@@ -1,4 +1,4 @@
-"""Could this comparison have shown anything? Clip, premise, flat groups, truncation and weights of every arm."""
+"""Could this comparison have shown anything? Clip, premise, groups, truncation, collapse and weights of every arm."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -10,6 +10,7 @@ from scipy import stats
 
 from workflow_scripts import tables
 from workflow_scripts.figures.words import number, percent
+from workflow_scripts.stages._collapse import Course, collapse, course, entropy_ends
 from workflow_scripts.stages._command import Job, run
 from workflow_scripts.stages._decisive import TooNarrow, decisive_tokens
 from workflow_scripts.stages._records import MOSTLY_FLAT, OFTEN_TRUNCATED, run_files, run_tables
@@ -50,6 +51,16 @@ class Arm:
     compared: str | None  # why there are no decisive tokens; None if there are
     runs: list[Measured] = field(default_factory=list)
     weights: dict[int, dict[str, Any]] = field(default_factory=dict)  # seed -> footer of its checkpoints
+    courses: dict[int, Course] = field(default_factory=dict)  # by seed
+    parent: "Arm | None" = None  # what the arm branches off
+    branch_step: int = 0
+
+    def course(self, seed: int) -> Course:
+        """A run from the first update on, those of the arm it branches off included."""
+        own = self.courses[seed]
+        if self.parent is None or seed not in self.parent.courses:
+            return own
+        return own.after(self.parent.course(seed), self.branch_step)
 
     def share(self, part: str, whole: str) -> float | None:
         """Pooled over runs; None where nothing was counted."""
@@ -183,6 +194,18 @@ def truncation(arm: Arm, baseline: Arm) -> Row:
     return {"verdict": verdict, "value": share, "message": message}
 
 
+def collapsed(arm: Arm, baseline: Arm) -> Row:
+    """Runs whose entropy or reward fell to a small part of what it was: no fault of the comparison, so never a fail."""
+    runs = {seed: arm.course(seed) for seed in sorted(arm.courses)}
+    found = {seed: what for seed, run in runs.items() if (what := collapse(run))}
+    if found:
+        text = "; ".join(f"seed {seed} collapsed: {what}" for seed, what in found.items())
+        return {"verdict": "warn", "value": float(len(found)), "message": text}
+    kept = min((late / early for early, late in map(entropy_ends, runs.values()) if early > 0), default=None)
+    text = f"; entropy at the end at least {percent(kept)} of that at the beginning" if kept is not None else ""
+    return {"verdict": "pass", "value": 0.0, "message": f"no run collapsed{text}"}
+
+
 def frozen_weights(arm: Arm, baseline: Arm) -> Row:
     """Weights that training should not touch, hashed before and after."""
     drifts = {seed: footer.get("frozen_weights_drift") for seed, footer in arm.weights.items()}
@@ -196,17 +219,41 @@ def frozen_weights(arm: Arm, baseline: Arm) -> Row:
     return {"message": "nothing is frozen: all weights are trained"}
 
 
+def _branch_weights(arm: Arm, parent: Arm) -> Row:
+    """A branch should start from the weights that its parent had at that step, seed by seed."""
+    start = f"{parent.name}'s weights at update {arm.branch_step}"
+    left = {
+        seed: (made.get("checkpoint_weights") or {}).get(str(arm.branch_step)) for seed, made in parent.weights.items()
+    }
+    pairs = {seed: (made.get("branch_weights"), left.get(seed)) for seed, made in arm.weights.items()}
+    known = {seed: mine == theirs for seed, (mine, theirs) in pairs.items() if mine and theirs}
+    if not known:
+        return {
+            "message": f"branches off {parent.name} at update {arm.branch_step}; the weights there are not recorded"
+        }
+    other = sorted(seed for seed, same in known.items() if not same)
+    if other:
+        text = f"seed {', '.join(map(str, other))} does not start from {start}"
+        return {"verdict": "fail", "value": float(len(other)), "message": text}
+    lacking = f"; not recorded for {len(pairs) - len(known)} more" if len(known) < len(pairs) else ""
+    return {"verdict": "pass", "value": 0.0, "message": f"{len(known)} seeds start from {start}{lacking}"}
+
+
 def initial_weights(arm: Arm, baseline: Arm) -> Row:
-    """Runs of one seed should start from the same weights in every arm."""
+    """Runs of one seed should start from the same weights in every arm, a branch from those of its parent."""
+    if arm.parent is not None:
+        return _branch_weights(arm, arm.parent)
     if arm.name == baseline.name:
         return {"message": "this is the baseline"}
+    if baseline.parent is not None:
+        return {"message": f"the baseline {baseline.name} branches off {baseline.parent.name}"}
     common = sorted(set(arm.weights) & set(baseline.weights))
     if not common:
         return {"message": f"no seed in common with {baseline.name}"}
     hashes = [(arm.weights[s].get("initial_weights"), baseline.weights[s].get("initial_weights")) for s in common]
     other = sum(mine != theirs for mine, theirs in hashes)
     if other:
-        text = f"{other} of {len(common)} seeds start from other weights than {baseline.name} (right for a branch arm)"
+        text = f"{other} of {len(common)} seeds start from other weights than {baseline.name}"
         return {"verdict": "warn", "value": float(other), "message": text}
     text = f"{len(common)} seeds start from the same weights as {baseline.name}"
     return {"verdict": "pass", "value": 0.0, "message": text}
@@ -219,6 +266,7 @@ CHECKS: dict[str, Callable[[Arm, Arm], Row]] = {
     "premise": premise,
     "flat_groups": flat_groups,
     "truncation": truncation,
+    "collapse": collapsed,
     "frozen_weights": frozen_weights,
     "initial_weights": initial_weights,
 }
@@ -265,6 +313,8 @@ def main(job: Job) -> None:
         for name, objective in settings["objectives"].items()
         if name in settings["runs"]
     }
+    for name, branch in settings.get("branches", {}).items():
+        arms[name].parent, arms[name].branch_step = arms.get(branch["arm"]), branch["step"]
     tails = run_files(job, tables.TAIL_TOKENS)
     for name, seed, found in run_tables(job, tables.ROLLOUT_UPDATES):
         arm, records = arms[name], found.to_pandas()
@@ -273,6 +323,7 @@ def main(job: Job) -> None:
             tail = tables.read(tails[name, seed], tables.TAIL_TOKENS).to_pandas()
             _measure_decisive(measured, records, tail, arm, arms[settings["baseline"]])
         arm.runs.append(measured)
+        arm.courses[seed] = course(records)
     for (name, seed), path in run_files(job, tables.CHECKPOINTS).items():
         arms[name].weights[seed] = tables.provenance(path)
     job.write("reachability", tables.REACHABILITY, check(arms, settings["baseline"]))

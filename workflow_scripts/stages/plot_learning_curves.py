@@ -10,7 +10,8 @@ LIBRARIES = ("altair", "vl-convert-python")
 
 def main(job: Job) -> None:
     scores = tables.read(job.input("scores"), tables.SCORES).to_pandas()
-    save(learning_curves_chart(scores, job.settings["arms"]), job.output("html"), job.output("svg"))
+    chart = learning_curves_chart(scores, job.settings["arms"], job.settings.get("branches"))
+    save(chart, job.output("html"), job.output("svg"))
 
 
 if __name__ == "__main__":

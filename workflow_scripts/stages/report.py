@@ -19,7 +19,7 @@ TABLES = {
     table.name: table
     for table in (
         tables.EFFECTS, tables.SCORES, tables.NOISE_FLOORS, tables.POWER, tables.DIFFICULTY, tables.COVERAGE,
-        tables.DYNAMICS, tables.REACHABILITY, tables.RUNS,
+        tables.DYNAMICS, tables.POLICIES, tables.REACHABILITY, tables.RUNS,
     )
 }  # fmt: skip
 
@@ -60,8 +60,11 @@ def score_tables(scores: list[Row], arms: list[str]) -> list[Row]:
 
 
 def training_table(dynamics: list[Row], arms: list[str]) -> list[Row]:
-    """Per arm, means over runs and updates: realised width of the upper bound, drift, entropy, length."""
-    names = ("mean_upper_width", "mean_abs_ratio_deviation", "mean_entropy", "mean_completion_tokens", "mean_reward")
+    """Per arm, means over runs and updates: realised width of the upper bound, drift, entropy, length, groups."""
+    names = (
+        "mean_upper_width", "mean_abs_ratio_deviation", "mean_entropy", "mean_completion_tokens", "mean_reward",
+        "starved_group_share", "saturated_group_share", "identical_rollout_share",
+    )  # fmt: skip
     found = []
     for arm in arms:
         rows = [row for row in dynamics if row["arm"] == arm and row["group_correct"] is None]
@@ -71,6 +74,34 @@ def training_table(dynamics: list[Row], arms: list[str]) -> list[Row]:
             line[name] = sum(values) / len(values) if values else None
         if rows:
             found.append(line)
+    return found
+
+
+def policy_table(policies: list[Row], arms: list[str]) -> list[Row]:
+    """Per arm and clip policy asked about, pooled over runs: shares of tokens clipped, decisive and by quadrant."""
+    groups: dict[tuple[str, str], list[Row]] = defaultdict(list)
+    for row in policies:
+        if row["group_correct"] is None:
+            groups[row["arm"], row["policy"]].append(row)
+    quadrants = {f"quadrant_{n}_tokens": "tokens" for n in (1, 2, 3, 4)}
+    shares = {"clipped_upper_tokens": "positive_tokens", "clipped_lower_tokens": "negative_tokens"}
+    shares |= {"decisive_tokens": "tokens", **quadrants}
+
+    def place(item: tuple[tuple[str, str], Any]) -> tuple[int, bool, int, str]:
+        arm, policy = item[0]
+        return _place(arms, arm), policy not in arms, _place(arms, policy), policy
+
+    found = []
+    for (arm, policy), rows in sorted(groups.items(), key=place):
+        line: Row = {"arm": arm, "policy": policy, "own": any(row["own"] for row in rows)}
+        line["reason"] = next((row["reason"] for row in rows if row["reason"]), None)
+        for part, whole in shares.items():
+            total = sum(row[whole] for row in rows)
+            known = total and all(row[part] is not None for row in rows)
+            line[part] = sum(row[part] for row in rows) / total if known else None
+        widths = [row["mean_upper_width"] for row in rows if row["mean_upper_width"] is not None]
+        line["width"] = sum(widths) / len(widths) if widths else None
+        found.append(line)
     return found
 
 
@@ -170,6 +201,7 @@ def context(job: Job) -> dict[str, Any]:
         "power": found["power"],
         "checks": by_check,
         "score_tables": score_tables(found["scores"], arms),
+        "policy_rows": policy_table(found["policies"], arms),
         "training_rows": training_table(found["dynamics"], arms),
         "coverage_rows": coverage_table(found["coverage"], arms),
         "difficulty_rows": found["difficulty"],

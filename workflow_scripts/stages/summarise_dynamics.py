@@ -1,25 +1,52 @@
-"""Clip shares, ratio drift, entropy and lengths of every run and update, by the group's number of correct rollouts."""
+"""Clip shares, ratio drift, entropy, lengths and groups of every run and update, by the group's correct rollouts."""
 
 import numpy as np
 import pandas as pd
 
 from workflow_scripts import tables
 from workflow_scripts.stages._command import Job, run
-from workflow_scripts.stages._records import run_tables
+from workflow_scripts.stages._records import run_files, run_tables
 
 LIBRARIES = ()
 
 
-def _flat_groups(records: pd.DataFrame) -> pd.DataFrame:
-    """One row per group of a rollout batch: batch, group_correct, flat (1.0 if all its rewards are equal).
+GROUP = ["batch", "prompt_position"]
 
-    A group's rollouts are spread over the minibatches, so whether it is flat can only be seen over the whole batch.
+
+def identical_rollouts(path: str | None) -> pd.DataFrame:
+    """Per group of a run's table `rollouts`: texts (completions that were kept), identical (those another one equals).
+
+    Texts count by a 64-bit hash, made of a part of the file at a time: those of a large run are gigabytes. Without a
+    file there are no groups.
     """
-    rewards = records.groupby(["batch", "prompt_position"], sort=False).agg(
-        lowest=("reward", "min"), highest=("reward", "max"), group_correct=("group_correct", "first")
+    if path is None:
+        return pd.DataFrame(columns=[*GROUP, "texts", "identical"], dtype=np.int64)
+    rows = tables.read(path, tables.ROLLOUTS, GROUP).to_pandas()
+    hashes, kept = [np.empty(0, np.uint64)], [np.empty(0, bool)]
+    for texts in tables.parts(path, tables.ROLLOUTS, "completion"):
+        hashes.append(pd.util.hash_array(texts.to_numpy(zero_copy_only=False), categorize=False))
+        kept.append(texts.is_valid().to_numpy(zero_copy_only=False))
+    rows = rows.assign(text=np.concatenate(hashes), texts=np.concatenate(kept))
+    rows["identical"] = rows["texts"] & rows.duplicated([*GROUP, "text"], keep=False)
+    return rows.groupby(GROUP, as_index=False)[["texts", "identical"]].sum()
+
+
+def _groups(records: pd.DataFrame, rollouts: pd.DataFrame) -> pd.DataFrame:
+    """One row per group of a rollout batch: batch, group_correct, texts, identical, and as 0 or 1 flat (all its rewards
+    are equal), starved (none is correct), saturated (all are).
+
+    A group's rollouts are spread over the minibatches, so what it is can only be seen over the whole batch.
+    """
+    found = records.groupby(GROUP, sort=False).agg(
+        lowest=("reward", "min"),
+        highest=("reward", "max"),
+        group_correct=("group_correct", "first"),
+        group_size=("group_size", "first"),
     )
-    rewards["flat"] = (rewards["lowest"] == rewards["highest"]).astype(float)
-    return rewards.reset_index()[["batch", "group_correct", "flat"]]
+    found["flat"] = (found["lowest"] == found["highest"]).astype(float)
+    found["starved"] = (found["group_correct"] == 0).astype(float)
+    found["saturated"] = (found["group_correct"] == found["group_size"]).astype(float)
+    return found.reset_index().merge(rollouts, on=GROUP, how="left")
 
 
 def _terms(records: pd.DataFrame) -> pd.DataFrame:
@@ -72,7 +99,17 @@ def _correlation(terms: pd.DataFrame, by: list[str]) -> pd.Series:
     return (sums["cross"] / np.sqrt(sums["ratio"] * sums["advantage"])).mask(constant)
 
 
-def _shares(terms: pd.DataFrame, flat: pd.DataFrame, by: list[str]) -> pd.DataFrame:
+def _group_shares(groups: pd.DataFrame, by: list[str]) -> pd.DataFrame:
+    """Shares of groups, and of identical rollouts, over whole rollout batches."""
+    found = groups.groupby(by)
+    kinds = {f"{kind}_group_share": found[kind].mean() for kind in ("flat", "starved", "saturated")}
+    texts = found["texts"].sum()
+    return pd.DataFrame(
+        {**kinds, "identical_rollout_share": found["identical"].sum() / texts.where(texts > 0)}
+    ).reset_index()
+
+
+def _shares(terms: pd.DataFrame, groups: pd.DataFrame, by: list[str]) -> pd.DataFrame:
     """Rows of the table for one way of grouping: by update, or by update and group_correct."""
     sums = terms.groupby(by).sum()
     first = terms.groupby(by)[["batch", "update_index"]].first()
@@ -100,27 +137,27 @@ def _shares(terms: pd.DataFrame, flat: pd.DataFrame, by: list[str]) -> pd.DataFr
             "ratio_advantage_correlation": _correlation(terms, by),
         }
     ).reset_index()
-    groups = ["batch", *[name for name in by if name != "step"]]
-    share = flat.groupby(groups)["flat"].mean().rename("flat_group_share").reset_index()
-    return rows.merge(share, on=groups, how="left")
+    batch = ["batch", *[name for name in by if name != "step"]]
+    return rows.merge(_group_shares(groups, batch), on=batch, how="left")
 
 
-def summarise(records: pd.DataFrame) -> pd.DataFrame:
+def summarise(records: pd.DataFrame, rollouts: pd.DataFrame) -> pd.DataFrame:
     """All rows of one run but for arm and seed.
 
-    records: rows of rollout_updates, one per rollout and update. Returned: for each step one row per group_correct and
-    one over all rollouts, whose group_correct is null.
+    records: rows of rollout_updates, one per rollout and update. rollouts: as from `identical_rollouts`. Returned: for
+    each step one row per group_correct and one over all rollouts, whose group_correct is null.
     """
-    terms, flat = _terms(records), _flat_groups(records)
-    every = _shares(terms, flat, ["step"])
-    split = _shares(terms, flat, ["step", "group_correct"]).astype({"group_correct": "Int64"})
+    terms, groups = _terms(records), _groups(records, rollouts)
+    every = _shares(terms, groups, ["step"])
+    split = _shares(terms, groups, ["step", "group_correct"]).astype({"group_correct": "Int64"})
     rows = pd.concat([every, split])  # without a count, the rows over all rollouts get null
     return rows.sort_values(["step", "group_correct"], na_position="first")
 
 
 def main(job: Job) -> None:
+    rollouts = run_files(job, tables.ROLLOUTS)
     rows = [
-        summarise(records.to_pandas()).assign(arm=arm, seed=seed)
+        summarise(records.to_pandas(), identical_rollouts(rollouts.get((arm, seed)))).assign(arm=arm, seed=seed)
         for arm, seed, records in run_tables(job, tables.ROLLOUT_UPDATES)
         if len(records)
     ]

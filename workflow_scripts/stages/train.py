@@ -175,7 +175,7 @@ def _train(job: Job, asked: int | str) -> None:
             if newest is not None:
                 resume = str(newest[0])
                 recorder.load(newest[0])
-                keeper.manifest = newest[1]["checkpoints"]
+                keeper.manifest, keeper.weights = newest[1]["checkpoints"], newest[1].get("weights", {})
                 if trainer.accelerator.is_main_process:
                     print(f"resumes at step {newest[1]['step']}", flush=True)
             elif job.inputs.get("branch"):
@@ -214,6 +214,8 @@ def _train(job: Job, asked: int | str) -> None:
         tables.CHECKPOINTS,
         sorted(kept, key=lambda row: (row["step"], row["file"])),
         initial_weights=initial,
+        branch_weights=keeper.weights.get(str(settings["branch"]["step"])) if "branch" in settings else None,
+        checkpoint_weights={step: keeper.weights.get(step) for step in map(str, training["checkpoints"])},
         final_weights=state.weights_hash(trainer.model, trainable=True),
         frozen_weights_drift=drift,
         reward_version=settings["reward_version"],

@@ -129,6 +129,8 @@ class Study(StudyKeys):
         training = _over(self.training.model_dump(exclude_none=True), keys.get("training", {}))
         if branch and "checkpoints" in training and "checkpoints" not in keys.get("training", {}):
             training["checkpoints"] = [step for step in training["checkpoints"] if step > branch.step] or None
+        if ":" not in training["reward"]:  # a grader says itself what is correct; a function of the user's does not
+            training.setdefault("success_threshold", 1.0)
         axes = ("ratio", "bounds", "surrogate", "advantage", "aggregation", *POLICY_KEYS)
         objective = {key: keys[key] for key in axes if key in keys}
         if training["beta"] > 0:

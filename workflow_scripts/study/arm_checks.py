@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from workflow_scripts.study.faults import Path, line, nearest, overlap
 from workflow_scripts.study.keys import NEEDS_FOCAL, POLICIES, POLICY_KEYS, REQUIRED_KEYS, SURROGATES
-from workflow_scripts.study.schedule import batch_faults, step_faults, warmup_faults
+from workflow_scripts.study.schedule import batch_faults, reward_faults, step_faults, warmup_faults
 from workflow_scripts.study.trl_fields import trl_faults
 
 if TYPE_CHECKING:
@@ -16,6 +16,7 @@ _AXES = ("ratio", "bounds", "surrogate", "advantage", "aggregation")
 # An arm that sets none of these has the objective of the arm it is the same as, whose faults are said there.
 _OBJECTIVE = ("preset", *_AXES, *POLICY_KEYS)
 _ORDERED = (("eps_low", "eps_high"), ("eps_low", "eps_high_max"), ("eps_low", "eps_low_max"))
+_BELOW_ONE = ("eps_low", "eps_low_max", "eps_2", "eps_4")  # widths of lower bounds; with 1 nothing is clipped
 
 
 def _unknown_arm(study: "Study", path: str, name: str, unsound: set[str]) -> Iterator[str]:
@@ -131,6 +132,11 @@ def _value_faults(study: "Study", path: str, own: dict[str, Any], keys: dict[str
         if key in own and isinstance(own[key], list) != (key == "sapo_tau"):
             yield line(f"{path}.{key}", own[key], "a list of two numbers" if key == "sapo_tau" else "a number")
             return
+    for key in _BELOW_ONE:
+        if key in own and own[key] > 1:
+            yield line(f"{path}.{key}", own[key], "at most 1: the ratio is never below 0")
+    if keys.get("cispo_upper", 1) < 1:
+        yield line(f"{path}.cispo_upper", keys["cispo_upper"], "at least 1: it is the cap itself, not its width")
     for low, high in _ORDERED:
         if low in keys and high in keys and keys[high] < keys[low]:
             yield line(f"{path}.{high}", keys[high], f"at least {low}, {keys[low]}")
@@ -141,8 +147,32 @@ def _value_faults(study: "Study", path: str, own: dict[str, Any], keys: dict[str
     group_size = keys.get("rollout", {}).get("group_size", study.rollout.group_size)
     if "mean_correct" in keys and not 1 <= keys["mean_correct"] <= group_size:
         yield line(f"{path}.mean_correct", keys["mean_correct"], f"from 1 to rollout.group_size, {group_size}")
+    yield from _mirrored_faults(path, keys, group_size)
     if keys.get("bounds") == "dcpo" and keys["ratio"] != "token":
         yield line(f"{path}.ratio", keys["ratio"], "token: dcpo's bounds follow the probability of each token")
+
+
+def _mirrored_faults(path: str, keys: dict[str, Any], group_size: int) -> Iterator[str]:
+    """gapo_mirrored's narrowest width is twice the mean less the widest; below 0 it would clip at ratio 1."""
+    if keys.get("bounds") != "gapo_mirrored" or not {"eps_low", "eps_high_max"} <= keys.keys():
+        return
+    share = (group_size - keys.get("mean_correct", (2 * group_size - 1) / 3)) / (group_size - 1)
+    narrow, wide = keys["eps_low"], keys["eps_high_max"]
+    if 2 * (narrow + (wide - narrow) * share) < wide:
+        most = 2 * narrow * (1 - share) / (1 - 2 * share)
+        allowed = f"at most {most:.4g}: mirrored about the mean width, the bound of a group with 1 correct would be below 1"
+        yield line(f"{path}.eps_high_max", wide, allowed)
+
+
+def policy_faults(study: "Study") -> Iterator[str]:
+    """Faults of the clip policies that finished runs are asked about: those that an arm with them would have."""
+    for name, policy in study.analysis.policies.items():
+        own, path = policy.model_dump(exclude_none=True), f"analysis.policies.{name}"
+        if name in study.arms:
+            yield line(path, policy.bounds, "another name: an arm has this one, and its clip policy is asked about too")
+        keys = {"ratio": "token", "surrogate": "clipped"} | own
+        yield from _policy_faults(path, own, keys)
+        yield from _value_faults(study, path, own, keys)
 
 
 def _branch_faults(study: "Study", name: str, unsound: set[str]) -> Iterator[str]:
@@ -179,6 +209,7 @@ def _schedule_faults(study: "Study", prefix: str, arm: "Arm | Study", start: int
     yield from step_faults(prefix, arm.training, arm.rollout.updates_per_batch, start)
     yield from batch_faults(prefix, arm.rollout, study.compute)
     yield from warmup_faults(prefix, arm.training)
+    yield from reward_faults(prefix, arm.training)
     yield from trl_faults(f"{prefix}training.trl", arm.training.trl)
 
 

@@ -9,9 +9,9 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 from workflow_scripts import benchmarks
-from workflow_scripts.study.arm_checks import arm_faults
+from workflow_scripts.study.arm_checks import arm_faults, policy_faults
 from workflow_scripts.study.faults import Path, line, nearest, overlap
-from workflow_scripts.study.schedule import batch_faults, step_faults, warmup_faults
+from workflow_scripts.study.schedule import batch_faults, reward_faults, step_faults, warmup_faults
 from workflow_scripts.study.trl_fields import trl_faults
 
 if TYPE_CHECKING:
@@ -209,6 +209,11 @@ def _looks(study: "Study") -> Iterator[str]:
         yield line("analysis.looks", looks, "numbers of seeds in ascending order")
 
 
+@_reads("analysis.policies", "rollout.group_size")
+def _policies(study: "Study") -> Iterator[str]:
+    yield from policy_faults(study)
+
+
 @_reads("compute")
 def _compute(study: "Study") -> Iterator[str]:
     compute = study.compute
@@ -265,6 +270,11 @@ def _batch(study: "Study") -> Iterator[str]:
 @_reads("training.schedule", "training.warmup_steps")
 def _warmup(study: "Study") -> Iterator[str]:
     yield from warmup_faults("", study.training)
+
+
+@_reads("training.reward", "training.success_threshold")
+def _reward(study: "Study") -> Iterator[str]:
+    yield from reward_faults("", study.training)
 
 
 @_reads("training.trl")

@@ -170,8 +170,6 @@ PolicyValue = Annotated[
     _forms("a number, or a list of two"),
 ]
 Checkpoint = Annotated[int | str, *_or_count("last", "the step of a checkpoint")]
-
-
 BatchSize = Annotated[int | str, *_or_count("auto", "a whole number from 1")]
 
 
@@ -254,7 +252,7 @@ class Training(Part):
     beta: NotNegative = 0.0
     mask_truncated: bool = False
     reward: Annotated[str, AfterValidator(_reward)] = "exact_answer"
-    success_threshold: Number = 1.0
+    success_threshold: Number | None = None
     trl: Annotated[dict[str, Any], AfterValidator(_as_json)] = {}
 
 
@@ -302,11 +300,19 @@ class _ArmKeys(Part):
     rollout: RolloutOverride | None = None
 
 
+class _PolicyKeys(Part):
+    bounds: Annotated[str, OneOf(tuple(POLICIES))]
+
+
 if TYPE_CHECKING:
 
     class ArmKeys(_ArmKeys): ...
+
+    class Policy(_PolicyKeys): ...
 else:  # the keys of the clip policies are those of their functions: a new policy needs no change here
     ArmKeys = create_model("ArmKeys", __base__=_ArmKeys, **dict.fromkeys(POLICY_KEYS, (PolicyValue | None, None)))
+    _widths = {key: (NotNegative | None, None) for keys in POLICIES.values() for key in keys}
+    Policy = create_model("Policy", __base__=_PolicyKeys, **_widths)
 
 
 class Evaluation(Part):
@@ -331,6 +337,7 @@ class Analysis(Part):
     margin: Share = 0.05
     alpha: Share = 0.05
     looks: Annotated[list[AtLeastTwo], AfterValidator(_distinct)] | None = None
+    policies: dict[Name, Policy] = {}
     allow_unreachable: bool = False
 
 

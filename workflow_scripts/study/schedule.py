@@ -1,4 +1,4 @@
-"""Whether steps, checkpoints and minibatches of a study or of one arm fit into each other."""
+"""Whether steps, checkpoints, minibatches and reward of a study or of one arm fit into each other."""
 
 from collections.abc import Iterator
 
@@ -41,6 +41,17 @@ def batch_faults(prefix: str, rollout: Rollout, compute: Compute) -> Iterator[st
         yield line(
             f"compute.{key}", processes, f"a divisor of the {minibatch} rollouts of a minibatch ({prefix}rollout)"
         )
+
+
+def reward_faults(prefix: str, training: Training) -> Iterator[str]:
+    """A reward of which it is not said from where on it counts as correct, or a success that no grade can be."""
+    path, threshold = f"{prefix}training.success_threshold", training.success_threshold
+    if threshold is None:
+        if ":" in training.reward:
+            allowed = f"{training.reward} does not say from which reward on a rollout counts as correct"
+            yield f"{path}: missing: {allowed}; the records by correct rollouts, and clips that follow them, need it"
+    elif ":" not in training.reward and not 0 < threshold <= 1:
+        yield line(path, threshold, f"above 0 and at most 1: {training.reward} gives 1 for a correct answer, else 0")
 
 
 def warmup_faults(prefix: str, training: Training) -> Iterator[str]:

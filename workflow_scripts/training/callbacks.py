@@ -18,7 +18,7 @@ from transformers import TrainerCallback, TrainerControl, TrainerState, Training
 
 from workflow_scripts.training.models import save_checkpoint
 from workflow_scripts.training.records import Recorder
-from workflow_scripts.training.state import StateFolder, folder_rows, write_json
+from workflow_scripts.training.state import StateFolder, folder_rows, weights_hash, write_json
 
 STATE_EVERY_SECONDS = 60.0
 PROGRESS_EVERY_SECONDS = 2.0
@@ -50,6 +50,7 @@ class Keeper(TrainerCallback):
             keep_last,
         )
         self.manifest: list[dict[str, Any]] = []
+        self.weights: dict[str, str | None] = {}  # step -> hash of what trains, where the run starts and at checkpoints
         self.terminated = False
         self._last_state = time.monotonic()
         self._last_progress = 0.0
@@ -67,6 +68,12 @@ class Keeper(TrainerCallback):
             yield
         finally:
             signal.signal(signal.SIGTERM, before)
+
+    def on_train_begin(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
+    ) -> None:
+        """Weights and optimizer are loaded: of a run that goes on, of a branch, or of the base."""
+        self.weights.setdefault(str(state.global_step), weights_hash(_alone(kwargs["model"]), trainable=True))
 
     def on_step_end(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
@@ -98,12 +105,16 @@ class Keeper(TrainerCallback):
         if state.global_step in self.branches:
             _pack(folder, self.state.branch_state(state.global_step))
         self.recorder.save(folder)
-        self.state.complete(folder, {"step": state.global_step, "checkpoints": self.manifest})
+        self.state.complete(
+            folder,
+            {"step": state.global_step, "checkpoints": self.manifest, "weights": self.weights},
+        )
 
     def _save_checkpoint(self, model: Any, step: int) -> None:
         folder = self.run_folder / "checkpoints" / f"step-{step}"
         shutil.rmtree(folder, ignore_errors=True)
-        save_checkpoint(getattr(model, "module", model), folder)
+        save_checkpoint(_alone(model), folder)
+        self.weights[str(step)] = weights_hash(_alone(model), trainable=True)
         self.manifest += folder_rows(folder, self.run_folder, step=step)
 
     def _progress(self, state: TrainerState) -> None:
@@ -112,14 +123,26 @@ class Keeper(TrainerCallback):
             return
         self._last_progress = now
         reward = next((entry["reward"] for entry in reversed(state.log_history) if "reward" in entry), None)
+        # on the first update of a batch nothing can clip
+        clipped = [
+            entry["clip_ratio/region_mean"]
+            for entry in state.log_history
+            if (entry["step"] - 1) % self.updates_per_batch and "clip_ratio/region_mean" in entry
+        ]
         progress = {
             "step": state.global_step,
             "steps": state.max_steps,
             "reward": reward,
+            "clipped": sum(clipped) / len(clipped) if clipped else None,
             "time": now,
             "pid": os.getpid(),
         }
         write_json(self.state.run / "progress.json", progress)
+
+
+def _alone(model: Any) -> Any:
+    """The model without what distributes it."""
+    return getattr(model, "module", model)
 
 
 def _pack(folder: Path, target: Path) -> None:

@@ -7,7 +7,14 @@ from typing import Any
 import torch
 from peft import LoraConfig, PeftModel
 from safetensors import safe_open
-from transformers import AutoModelForCausalLM, AutoTokenizer, GenerationConfig, PreTrainedTokenizerBase
+from transformers import (
+    AutoConfig,
+    AutoModelForCausalLM,
+    AutoTokenizer,
+    GenerationConfig,
+    PreTrainedConfig,
+    PreTrainedTokenizerBase,
+)
 
 
 def load_base(folder: Path, dtype: str) -> tuple[Any, PreTrainedTokenizerBase]:
@@ -16,10 +23,22 @@ def load_base(folder: Path, dtype: str) -> tuple[Any, PreTrainedTokenizerBase]:
     Of its generation config only the special tokens stay: `generate` would take every other field a study does not set
     (a repetition penalty, say) from there, and rollouts would not come from the policy whose ratio is taken.
     """
-    model = AutoModelForCausalLM.from_pretrained(folder, dtype=getattr(torch, dtype), local_files_only=True)
+    config = AutoConfig.from_pretrained(folder, local_files_only=True)
+    _drop_nothing(config)
+    model = AutoModelForCausalLM.from_pretrained(
+        folder, config=config, dtype=getattr(torch, dtype), local_files_only=True
+    )
     tokens = ("bos_token_id", "eos_token_id", "pad_token_id")
     model.generation_config = GenerationConfig(**{name: getattr(model.generation_config, name) for name in tokens})
     return model, AutoTokenizer.from_pretrained(folder, local_files_only=True)
+
+
+def _drop_nothing(config: PreTrainedConfig) -> None:
+    """All dropout off, or the ratio would not be 1 at the first update of a batch. TRL's `disable_dropout` finds only
+    that of modules; many models (OPT, BERT-like ones) apply it as a function, at the rate in their configuration."""
+    for name, value in config.to_dict().items():
+        if ("drop" in name and isinstance(value, float)) or name.endswith("_pdrop"):
+            setattr(config, name, 0.0)
 
 
 def training_dtype(model: dict[str, Any]) -> str:

@@ -10,11 +10,12 @@ import torch
 from torch import Tensor
 
 from workflow_scripts import tables
+from workflow_scripts.training.errors import TrainingError
 
 _ROLLOUT_COLUMNS = (
     "prompt_position", "rollout", "group_correct", "reward", "advantage", "completion_tokens", "truncated",
     "mean_log_ratio", "sum_abs_ratio_deviation", "sum_entropy", "clipped_upper_tokens", "clipped_lower_tokens",
-    "upper_bound", "lower_bound",
+    "upper_bound", "lower_bound", "finite",
 )  # fmt: skip
 _FLAGS = {"truncated"}
 
@@ -40,7 +41,11 @@ class Recorder:
         self._pending.append((columns.detach(), tokens.detach()))
 
     def end_step(self, step: int, gather: Any = None) -> dict[str, float]:
-        """Close optimizer step `step` (from 1); returns the step's clip shares and mean token entropy for the log."""
+        """Close optimizer step `step` (from 1); returns the step's clip shares and mean token entropy for the log.
+
+        Raises TrainingError where a rollout's ratio is not finite, before the optimizer moves by it.
+        """
+        self.refuse_infinite(step)
         columns = torch.cat([c for c, _ in self._pending]).cpu().numpy()
         width = max(t.shape[2] for _, t in self._pending)
         tokens = (
@@ -68,6 +73,18 @@ class Recorder:
             "clip_ratio/region_mean": float(high + low),
             "entropy": float(value["sum_entropy"].sum() / count),
         }
+
+    def refuse_infinite(self, step: int) -> None:
+        """Raises TrainingError for the first rollout of step `step` whose importance ratio is infinite or nan."""
+        for columns, _ in self._pending:
+            value = dict(zip(_ROLLOUT_COLUMNS, columns.cpu().numpy().T, strict=True))
+            for row in np.flatnonzero(value["finite"] == 0)[:1]:
+                batch, index = divmod(step - 1, self.updates_per_batch)
+                raise TrainingError(
+                    f"the importance ratio is not finite at step {step}: rollout {value['rollout'][row]:.0f} of prompt "
+                    f"{value['prompt_position'][row]:.0f} in batch {batch}, update {index} of it, mean log ratio "
+                    f"{value['mean_log_ratio'][row]:g}; a smaller training.learning_rate keeps the policy near"
+                )
 
     def _tail_rows(self, step: int, value: dict[str, np.ndarray], tokens: np.ndarray) -> pa.Table:
         row, position = np.nonzero(np.abs(tokens[0]) > tables.TAIL_LOG_RATIO)

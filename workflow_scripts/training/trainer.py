@@ -28,22 +28,10 @@ from workflow_scripts.objectives.bounds import Bounds, Group
 from workflow_scripts.sampling import EngineError, stream_seed
 from workflow_scripts.sampling.prompts import encode
 from workflow_scripts.sampling.transformers_engine import sample
+from workflow_scripts.training import TESTED_TRL
+from workflow_scripts.training.errors import OutOfMemory, TrainingError
 from workflow_scripts.training.objective import Objective, RolloutPlan
 from workflow_scripts.training.records import Recorder
-
-TESTED_TRL = "1.16.0"
-
-
-class TrainingError(Exception):
-    """Training cannot go on; one line for the user."""
-
-
-class OutOfMemory(Exception):
-    """A forward or backward pass did not fit. micro_batch: rollouts it was for."""
-
-    def __init__(self, micro_batch: int) -> None:
-        super().__init__(micro_batch)
-        self.micro_batch = micro_batch
 
 
 @dataclass
@@ -344,6 +332,7 @@ class Trainer(GRPOTrainer):
                 "clipped_lower_tokens": outside * negative,
                 "upper_bound": upper,
                 "lower_bound": lower,
+                "finite": (torch.isfinite(importance) | (mask == 0)).all(1),
             },
             token_log_ratio,
             old_log_prob,
@@ -363,12 +352,14 @@ class Trainer(GRPOTrainer):
         """TRL's step, and the records of each finished optimizer step."""
         loss = super().training_step(*args, **kwargs)
         if not torch.isfinite(loss):
+            self.recorder.refuse_infinite(self.state.global_step + 1)
             raise TrainingError(f"the loss is {loss.item()} at step {self.state.global_step + 1}")
         if self._step % self.args.gradient_accumulation_steps == 0:
             several = self.accelerator.num_processes > 1
             shares = self.recorder.end_step(self.state.global_step + 1, _gather_records if several else None)
             for name, value in shares.items():
-                self._metrics["train"][name].append(value)
+                if self.objective.bounds is not None or not name.startswith("clip_ratio"):
+                    self._metrics["train"][name].append(value)
         return loss
 
     def _save_checkpoint(self, model: Any, trial: Any) -> None:

@@ -1,0 +1,94 @@
+"""Ratio and advantage: do the updates after the first of a batch still raise what was rewarded, and whose most?"""
+
+import altair as alt
+import pandas as pd
+
+from workflow_scripts.figures import branches, style
+
+PANEL = 300
+POINTS = 20  # windows side by side in a line: with many more, noise hides the arms
+
+
+def _correlations(dynamics: pd.DataFrame) -> tuple[pd.DataFrame, int]:
+    """(rows, rollout batches averaged): arm, seed, step, correlation.
+
+    The mean over the updates of a rollout batch after its first, at its last step; in a long training the moving mean
+    of the batches up to there.
+    """
+    rows = dynamics[dynamics["group_correct"].isna() & (dynamics["update_index"] >= 1)]
+    rows = rows.assign(drawn=rows["step"] - rows["update_index"])
+    found = rows.groupby(["arm", "seed", "drawn"], as_index=False).agg(
+        step=("step", "max"), correlation=("ratio_advantage_correlation", "mean")
+    )
+    window = max(1, round(found["drawn"].nunique() / POINTS))
+    moving = found.groupby(["arm", "seed"])["correlation"].rolling(window, min_periods=1).mean()
+    return found.assign(correlation=moving.to_numpy()).dropna(subset="correlation"), window
+
+
+def _deviations(dynamics: pd.DataFrame, by: list[str]) -> pd.DataFrame:
+    """Mean |ratio - 1| of the tokens of a rollout by group_correct, pooled over the updates and runs of each set."""
+    rows = dynamics[dynamics["group_correct"].notna() & (dynamics["update_index"] >= 1)]
+    rows = rows.assign(sum=rows["mean_abs_ratio_deviation"] * rows["rollouts"])
+    sums = rows.groupby([*by, "group_correct"], as_index=False)[["sum", "rollouts"]].sum()
+    return sums.assign(deviation=sums["sum"] / sums["rollouts"])
+
+
+def _panel(runs: pd.DataFrame, means: pd.DataFrame, x: alt.X, y: alt.Y, arms: list[str]) -> list[alt.Chart]:
+    """Thin lines of runs below bold lines of arms."""
+    colour = style.colour(arms)
+    runs = runs.assign(run=runs["arm"] + " " + runs["seed"].astype(str))
+    bold = alt.Chart(means).mark_line(strokeWidth=3)
+    return [
+        alt.Chart(runs).mark_line(strokeWidth=1, opacity=0.35).encode(x=x, y=y, color=colour, detail="run:N"),
+        bold.encode(x=x, y=y, color=colour, strokeDash=style.dash(arms), tooltip=["arm", x.shorthand, y.shorthand]),
+    ]
+
+
+def _over_training(own: pd.DataFrame, arms: list[str], branched: branches.Branches) -> alt.LayerChart:
+    begun = branches.starts(own, branched)
+    runs = pd.concat([own, begun])
+    means = runs.groupby(["arm", "step"], as_index=False)[["correlation"]].mean()
+    x = alt.X("step:Q", title="optimizer updates", axis=alt.Axis(tickMinStep=1, tickCount=6))
+    y = alt.Y("correlation:Q", title="correlation of sequence ratio and advantage")
+    zero = alt.Chart(pd.DataFrame({"correlation": [0.0]})).mark_rule(color=style.FAINT).encode(y=y)
+    lone = means[means.groupby("arm")["step"].transform("size") == 1]  # no line: a run that stopped learning at once
+    dots = alt.Chart(lone).mark_point(filled=True, size=45, opacity=1).encode(x=x, y=y, color=style.colour(arms))
+    layers = [zero, *_panel(runs, means, x, y, arms), dots]
+    if len(begun):
+        points = begun.groupby(["arm", "step"], as_index=False)[["correlation"]].mean()
+        layers.append(branches.rings(points, x, y))
+    return alt.layer(*layers).properties(width=PANEL, height=260)
+
+
+def _by_correct(dynamics: pd.DataFrame, arms: list[str]) -> alt.LayerChart:
+    x = alt.X("group_correct:O", title="correct rollouts in the group", axis=alt.Axis(labelAngle=0))
+    y = alt.Y("deviation:Q", title="mean |ratio − 1| of tokens", scale=alt.Scale(domainMin=0))
+    means = _deviations(dynamics, ["arm"])
+    points = alt.Chart(means).mark_point(filled=True, size=45, opacity=1).encode(x=x, y=y, color=style.colour(arms))
+    layers = [*_panel(_deviations(dynamics, ["arm", "seed"]), means, x, y, arms), points]
+    return alt.layer(*layers).properties(width=PANEL, height=260)
+
+
+def ratio_advantage_chart(
+    dynamics: pd.DataFrame, arms: list[str], branched: branches.Branches | None = None
+) -> alt.TopLevelMixin:
+    """Correlation of sequence ratio and advantage over training, and mean |ratio - 1| by correct rollouts of the group.
+
+    The evidence of arXiv:2609.00444 (Fig. 1, 5, 7). dynamics: the table of this name. arms: all arms in the study's
+    order (for colours). branched: arms that start at another one.
+    """
+    title = "Does the ratio still follow the advantage?"
+    correlations, window = _correlations(dynamics)
+    if correlations.empty:
+        why = "after the first update of a batch no rollouts with different ratios and advantages: nothing to correlate"
+        return style.finish(style.notice([why]), title, [])
+    panels = [_over_training(correlations, arms, branched or {}), _by_correct(dynamics, arms)]
+    lines = [
+        "Thin: one run. Bold: mean of the arm. The first update of a rollout batch, at ratio 1, is left out.",
+        "Left: above 0 the policy moves towards what was rewarded; at 0 it moves without regard to it.",
+    ]
+    if window > 1:
+        lines.append(f"Left is a moving mean over {window} rollout batches.")
+    if branched:
+        lines.append(branches.HOW_TO_READ)
+    return style.finish(alt.hconcat(*panels, spacing=36), title, lines)

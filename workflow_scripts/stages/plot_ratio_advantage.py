@@ -1,0 +1,18 @@
+"""Correlation of ratio and advantage over training, and drift by the number of correct rollouts in the group."""
+
+from workflow_scripts import tables
+from workflow_scripts.figures.ratio_advantage import ratio_advantage_chart
+from workflow_scripts.figures.style import save
+from workflow_scripts.stages._command import Job, run
+
+LIBRARIES = ("altair", "vl-convert-python")
+
+
+def main(job: Job) -> None:
+    dynamics = tables.read(job.input("dynamics"), tables.DYNAMICS).to_pandas()
+    chart = ratio_advantage_chart(dynamics, job.settings["arms"], job.settings.get("branches"))
+    save(chart, job.output("html"), job.output("svg"))
+
+
+if __name__ == "__main__":
+    run(main, LIBRARIES)

@@ -1,0 +1,13 @@
+"""Why a training cannot go on."""
+
+
+class TrainingError(Exception):
+    """A fault of the run; one line for the user."""
+
+
+class OutOfMemory(Exception):
+    """A forward or backward pass did not fit. micro_batch: rollouts it was for."""
+
+    def __init__(self, micro_batch: int) -> None:
+        super().__init__(micro_batch)
+        self.micro_batch = micro_batch
