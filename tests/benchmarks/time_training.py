@@ -5,8 +5,8 @@ same rollouts.
 
 Both replay one set of completions, so that generation, the same for both, is in neither. Each run is a process of its
 own; rounds alternate, the median step of each run is taken and the medians over rounds are compared. CPU seconds on one
-thread, since a machine may be shared. --reward graded: rewards differ, so that hardly a group is flat; half, rare: half of
-the completions are right, or one in eight, and the share of flat groups is printed.
+thread, since a machine may be shared. --reward graded: rewards differ, so that hardly a group is flat; half, rare: half
+of the completions are right, or one in eight. The share of flat groups is printed.
 """
 
 import argparse

@@ -160,7 +160,9 @@ def _mirrored_faults(path: str, keys: dict[str, Any], group_size: int) -> Iterat
     narrow, wide = keys["eps_low"], keys["eps_high_max"]
     if 2 * (narrow + (wide - narrow) * share) < wide:
         most = 2 * narrow * (1 - share) / (1 - 2 * share)
-        allowed = f"at most {most:.4g}: mirrored about the mean width, the bound of a group with 1 correct would be below 1"
+        allowed = (
+            f"at most {most:.4g}: mirrored about the mean width, the bound of a group with 1 correct would be below 1"
+        )
         yield line(f"{path}.eps_high_max", wide, allowed)
 
 
