@@ -1,5 +1,6 @@
 """Rewards, ratios and completions that are not as they should be: a clear error, or what is defined for them."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -7,11 +8,12 @@ import pytest
 import torch
 import training_run
 from training_run import PPO, Run, half_right
-from transformers import OPTConfig, OPTForCausalLM
+from transformers import Gemma3Config, MixtralConfig, MixtralForCausalLM, OPTConfig, OPTForCausalLM
+from trl import GRPOTrainer
 
 from workflow_scripts.commands import preflight
 from workflow_scripts.objectives import advantage, bounds
-from workflow_scripts.training import TESTED_TRL, callbacks, trainer
+from workflow_scripts.training import TESTED_TRL, callbacks, models, trainer
 from workflow_scripts.training.errors import TrainingError
 
 GAPO = {key: value for key, value in PPO.items() if key != "eps_high"} | {"bounds": "gapo", "eps_high_max": 0.28}
@@ -113,6 +115,32 @@ def test_success_comes_from_the_threshold_not_from_the_sign_of_the_advantage(tmp
     assert {0, 4} & seen  # groups that rewards of 0 and 1 would leave without an advantage
 
 
+@pytest.mark.parametrize("scale", ["none", "group", "batch"])
+def test_groups_of_one_reward_teach_nothing_whatever_it_is(scale: str, tmp_path: Path) -> None:
+    """The mean of 8 times 0.3 is not 0.3 in float32, and Adam makes whole steps of what is left."""
+    run = Run(
+        tmp_path, {**PPO, "advantage": {"scale": scale}}, reward=lambda completions, **_: [0.3] * len(completions)
+    )
+    before = run.weights
+    records = run.train().records()
+    assert {row["advantage"] for row in records["rollouts"]} == {0.0}
+    assert run.weights == before
+    for size, value in ((7, 0.1), (8, 0.3), (8, 0.7), (7, 0.9)):
+        assert not getattr(advantage, scale)(torch.full((3, size), value)).any()
+
+
+def test_a_completion_without_a_token_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    real = trainer.sample
+
+    def one_empty(*args: Any, **kwargs: Any) -> Any:
+        drawn = real(*args, **kwargs)
+        return [*drawn[:6], replace(drawn[6], token_ids=[]), *drawn[7:]]
+
+    monkeypatch.setattr(trainer, "sample", one_empty)
+    with pytest.raises(TrainingError, match="rollout 2 of prompt 1 in batch 0 is empty: no token was drawn"):
+        Run(tmp_path).train()
+
+
 @pytest.mark.parametrize("shape", [(4,), (4, 1), (2, 2, 2)])
 def test_advantages_are_of_groups(shape: tuple[int, ...]) -> None:
     for scale in (advantage.none, advantage.group, advantage.batch):
@@ -184,6 +212,45 @@ def test_dropout_of_a_models_configuration_is_off(tmp_path: Path) -> None:
     first = [row["sum_abs_ratio_deviation"] / row["completion_tokens"] for row in updates if row["update_index"] == 0]
     assert max(first) < 1e-5
     assert any(row["sum_abs_ratio_deviation"] > 0.01 for row in updates if row["update_index"])
+
+
+def test_rates_below_the_top_of_a_configuration_are_off_too() -> None:
+    config = Gemma3Config(text_config={"attention_dropout": 0.1})
+    config.router_jitter_noise = 0.01
+    models._drop_nothing(config)
+    assert config.text_config.attention_dropout == 0.0 and config.router_jitter_noise == 0.0
+
+
+def experts(tokenizer: Any, seed: int) -> MixtralForCausalLM:
+    """A mixture of experts, whose routers have a loss of their own."""
+    torch.manual_seed(seed)
+    config = MixtralConfig(
+        vocab_size=len(tokenizer), hidden_size=32, num_hidden_layers=1, intermediate_size=32, num_attention_heads=2,
+        num_key_value_heads=2, num_local_experts=4, router_aux_loss_coef=0.5, output_router_logits=True,
+        pad_token_id=tokenizer.pad_token_id, eos_token_id=tokenizer.eos_token_id, bos_token_id=None,
+    )  # fmt: skip
+    return MixtralForCausalLM(config)
+
+
+class BesideTRL(trainer.Trainer):
+    """Computes each loss with TRL's code too."""
+
+    pairs: list[tuple[float, float]]
+
+    def _compute_loss(self, model: Any, inputs: dict[str, Any]) -> torch.Tensor:
+        ours = super()._compute_loss(model, inputs)
+        self.pairs.append((ours.item(), GRPOTrainer._compute_loss(self, model, inputs).item()))
+        return ours
+
+
+def test_the_routers_of_a_mixture_of_experts_keep_their_loss(tmp_path: Path) -> None:
+    run = Run(tmp_path, base=experts, kind=BesideTRL)
+    run.trainer.pairs, run.trainer.epsilon_high = [], 0.28
+    run.train()
+    assert run.trainer.aux_loss_enabled and len(run.trainer.pairs) == 16
+    for ours, theirs in run.trainer.pairs:
+        assert ours == pytest.approx(theirs, rel=1e-5)
+    assert min(ours for ours, _ in run.trainer.pairs) > 0.2  # about .5 times the routers' 1, in halves of a step
 
 
 def test_dcpo_of_a_token_that_was_all_but_impossible() -> None:

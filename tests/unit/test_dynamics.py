@@ -140,7 +140,7 @@ FALLEN = [0.5] * 2 + [0.2] * 16 + [0.04] * 2
         # all groups have SD .5, so 16 of them a standard error of .125: it must fall below .875 / 2 - .25 = .188
         (course(0.5, 0.875, 0.125), LEVEL, 0.0, "reward 0.12 after 0.88"),
         (course(0.5, 0.875, 0.25), LEVEL, 0.0, None),
-        (course(0.125, 0.875, 0.125), LEVEL, 0.0, None),  # no lower than where it began
+        (course(0.125, 0.875, 0.125), LEVEL, 0.0, "reward 0.12 after 0.88"),  # it unlearned what it had learned
         # -1 in place of 0: from -1, where nothing is right, all lies twice as far
         (course(0.5, 0.875, 0.125), LEVEL, -1.0, "reward −0.75 after 0.75"),
         (course(0.5, 0.875, 0.25), LEVEL, -1.0, None),

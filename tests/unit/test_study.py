@@ -217,8 +217,10 @@ def test_resolved_presets_and_same_as() -> None:
     assert wide["bounds"] == "gapo" and wide["eps_high_max"] == 0.007 and "eps_high" not in wide
     gated = study.resolved("gated")
     assert gated.objective.keys() == {"ratio", "surrogate", "advantage", "aggregation"} and gated.seeds == [9]
-    assert study.differs_only_in_bounds("gapo") and study.differs_only_in_bounds("wide")
-    assert not any(map(study.differs_only_in_bounds, ("fixed", "slow", "late", "gated")))
+    assert all(map(study.differs_only_in_bounds, ("gapo", "wide", "late")))
+    assert not any(map(study.differs_only_in_bounds, ("fixed", "slow", "gated")))
+    anew = load(small(**{"arms.late.optimizer": "reset"}))
+    assert not anew.differs_only_in_bounds("late")
 
 
 @pytest.mark.parametrize("preset", PRESETS)
@@ -284,6 +286,13 @@ def test_unreachable_bounds_may_be_asked_for() -> None:
     assert load(small(**UNREACHABLE, **{"analysis.allow_unreachable": True})).resolved("gapo").updates_per_batch == 1
     apart = {"arms.gapo.advantage": {"scale": "group"}}  # more than the bounds differs
     assert load(small(**UNREACHABLE, **apart)).resolved("gapo").updates_per_batch == 1
+    twin = {"arms.twin": {"same_as": "gapo", "eps_high_max": 7e-3}}  # both differ from the baseline, but not otherwise
+    (line,) = faults(small(**UNREACHABLE, **apart, **twin))
+    assert line.startswith("arms.twin.bounds: 'gapo': can never bind: it differs from gapo only in bounds")
+    late = {"arms.late": {"preset": "gapo_seq", "branch_from": {"arm": "fixed", "step": 24}}, "arms.gapo": GONE}
+    assert (
+        "arms.late.bounds: 'gapo': can never bind: it differs from fixed only" in faults(small(**UNREACHABLE | late))[0]
+    )
 
 
 def test_trl_fields_are_passed_through() -> None:

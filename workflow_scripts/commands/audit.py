@@ -153,8 +153,12 @@ def verdict(log: Log, updates: Updates) -> tuple[str, str, str]:
         return could, "no", "the clip never fired: no bound as wide as this run's or wider can have changed it"
     if first and first > NOISE * (later or 0.0):
         return "yes", "no", "it fires on new rollouts too, where the ratio is 1: bounds inside numerical noise"
-    if updates.several is None and log.rewarded and log.interval == 1 and len(log.steps) > 1:
+    if updates.several is None and log.rewarded and len(log.steps) > 1:
         why = "each step has new rollouts, yet it fires: numerical noise, or rollouts older than the policy"
+        if log.interval > 1:
+            why = (
+                f"it fires, but a mean over {log.interval} steps does not tell clipping from noise; use logging_steps=1"
+            )
         return "unknown", "unknown", why
     able = [share for step, share in log.clip.items() if step not in updates.starts]
     unit = "steps that could clip" if log.interval == 1 else "entries"

@@ -128,6 +128,9 @@ def _log(name: str, entries: Iterable[Any]) -> Log:
             else:
                 metrics.setdefault(metric, {})[step] = number
     if not set(CLIPS) & metrics.keys():
+        bad = [name for name in CLIPS if any(name in entry for entry in kept.values())]
+        if bad:
+            raise LogError(f"no clip metric: no value of {', '.join(bad)} is a share, 0 to 1")
         raise LogError(f"no clip metric: none of {', '.join(CLIPS)} (losses without a clip log none)")
     return Log(name, metrics, sorted(kept), {s for s, entry in kept.items() if "reward" in entry}, +left_out)
 

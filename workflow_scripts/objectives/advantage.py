@@ -11,12 +11,14 @@ STD_FLOOR = 1e-4  # as TRL
 
 
 def none(reward: Tensor) -> Tensor:
-    """R - mean of the group (Dr.GRPO, arXiv:2503.20783)."""
+    """R - mean of the group (Dr.GRPO, arXiv:2503.20783). Exactly 0 where all rewards of a group are equal: the mean of
+    eight times 0.3 is not 0.3 in floating point, and the optimizer would blow up what is left."""
     if reward.dim() != 2 or reward.shape[1] < 2:
         raise ValueError(f"rewards are (G,k), groups of k >= 2 rollouts, not {tuple(reward.shape)}")
     if not torch.isfinite(reward).all():
         raise ValueError(f"rewards are finite, not {reward[~torch.isfinite(reward)][0].item()}")
-    return reward - reward.mean(1, keepdim=True)
+    differ = reward.amax(1, keepdim=True) > reward.amin(1, keepdim=True)
+    return (reward - reward.mean(1, keepdim=True)) * differ
 
 
 def group(reward: Tensor) -> Tensor:

@@ -58,31 +58,31 @@ def entropy_ends(run: Course) -> tuple[float, float]:
     return first, last
 
 
-def reward_ends(run: Course) -> tuple[float, float, float, float]:
-    """Mean reward of the first tenth of rollout batches, of the best (a moving window), of the last; and the standard
-    error of the best, from its groups or, where these spread less since it was chosen as the best, from all groups."""
+def reward_ends(run: Course) -> tuple[float, float, float]:
+    """Mean reward of the best tenth of rollout batches (a moving window) and of the last; and the standard error of the
+    best, from its groups or, where these spread less since it was chosen as the best, from all groups."""
     by_batch = run.groups.groupby("step")["reward"]
     batches: list[Values] = [group.to_numpy(np.float64) for _, group in by_batch]
     size = _tenth(len(batches))
     windows = [np.concatenate(batches[i : i + size]) for i in range(len(batches) - size + 1)]
     best = max(windows, key=np.mean)
     error = float(max(best.std(), np.concatenate(batches).std()) / np.sqrt(len(best)))
-    return float(windows[0].mean()), float(best.mean()), float(windows[-1].mean()), error
+    return float(best.mean()), float(windows[-1].mean()), error
 
 
 def collapse(run: Course) -> str | None:
     """What collapsed, with its numbers ("entropy 0.02 after 0.61"); None for a healthy run.
 
     Entropy: the mean of the last tenth of updates is below a tenth of that of the first tenth. Reward: the mean of the
-    last tenth of rollout batches is below that of the first tenth, and by more than two standard errors below half of
-    the run's best tenth. Half: of the way from the lowest reward of the run, so that shifted rewards are judged alike.
+    last tenth of rollout batches is by more than two standard errors below half of the run's best tenth. Half: of the
+    way from the lowest reward of the run, so that shifted rewards are judged alike.
     """
     found = []
     early, late = entropy_ends(run)
     if late < ENTROPY_FALL * early:
         found.append(_fell("entropy", late, early))
-    first, best, last, error = reward_ends(run)
+    best, last, error = reward_ends(run)
     half = run.lowest + REWARD_FALL * (best - run.lowest)
-    if last < first and last < half - NOISE * error:
+    if last < half - NOISE * error:
         found.append(_fell("reward", last, best))
     return " and ".join(found) or None

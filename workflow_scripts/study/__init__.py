@@ -129,8 +129,8 @@ class Study(StudyKeys):
         training = _over(self.training.model_dump(exclude_none=True), keys.get("training", {}))
         if branch and "checkpoints" in training and "checkpoints" not in keys.get("training", {}):
             training["checkpoints"] = [step for step in training["checkpoints"] if step > branch.step] or None
-        if ":" not in training["reward"]:  # a grader says itself what is correct; a function of the user's does not
-            training.setdefault("success_threshold", 1.0)
+        if ":" not in training["reward"]:  # a grader's 1 is a success, its 0 none, whatever lies between
+            training["success_threshold"] = 1.0
         axes = ("ratio", "bounds", "surrogate", "advantage", "aggregation", *POLICY_KEYS)
         objective = {key: keys[key] for key in axes if key in keys}
         if training["beta"] > 0:
@@ -148,13 +148,21 @@ class Study(StudyKeys):
 
     def differs_only_in_bounds(self, arm: str) -> bool:
         """Whether an arm is the baseline with another clip policy or other bounds, and nothing else."""
-        one, other = (self.resolved(name).identity for name in (arm, self.baseline))
-        same = all(one[key] == other[key] for key in one if key != "objective")
-        pairs = [
-            {k: v for k, v in each["objective"].items() if k not in ("bounds", *POLICY_KEYS)} for each in (one, other)
-        ]
-        clipped = one["objective"]["surrogate"] == "clipped"
-        return same and clipped and pairs[0] == pairs[1] and one["objective"] != other["objective"]
+        return self.only_bounds(arm, self.baseline)
+
+    def only_bounds(self, arm: str, other: str) -> bool:
+        """The same of any two arms. A branch that carries the optimizer is its parent but for what it changes."""
+        one, two = (self.resolved(name) for name in (arm, other))
+        branch = one.branch_from is not None and one.branch_from.arm == other and one.optimizer == "carry"
+        same = ["training", "rollout"] if branch else ["training", "rollout", "branch_from", "optimizer"]
+        policy = ("bounds", *POLICY_KEYS)
+        rest, objectives = [], [one.objective, two.objective]
+        for each in (one, two):
+            identity = {key: each.identity[key] for key in same}
+            identity["training"].pop("checkpoints", None)  # which weights are kept changes no training
+            rest.append((identity, {k: v for k, v in each.objective.items() if k not in policy}))
+        clipped = all(objective["surrogate"] == "clipped" for objective in objectives)
+        return clipped and rest[0] == rest[1] and objectives[0] != objectives[1]
 
     def runs(self) -> dict[str, list[int]]:
         """Seeds to train of each arm, in the study's order: all, or those of `only_arms` and what they branch from."""

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from itertools import combinations
 from typing import TYPE_CHECKING, Any
 
+from workflow_scripts.objectives.presets import PRESETS
 from workflow_scripts.study.faults import Path, line, nearest, overlap
 from workflow_scripts.study.keys import NEEDS_FOCAL, POLICIES, POLICY_KEYS, REQUIRED_KEYS, SURROGATES
 from workflow_scripts.study.schedule import batch_faults, reward_faults, step_faults, warmup_faults
@@ -124,6 +125,13 @@ def _policy_faults(path: str, own: dict[str, Any], keys: dict[str, Any]) -> Iter
             yield f"{path}.{key}: missing: {chosen} needs it"
     if own.get("preset") in NEEDS_FOCAL and "focal_gamma" not in keys["advantage"]:
         yield f"{path}.advantage.focal_gamma: missing: preset {own['preset']} needs it"
+    elif own.get("preset") in NEEDS_FOCAL and not keys["advantage"]["focal_gamma"]:
+        yield line(f"{path}.advantage.focal_gamma", 0, f"above 0: with 0, {own['preset']} has no focal weight")
+    preset = PRESETS.get(own.get("preset", ""), {})
+    taken = [key for key in used if key in preset and key not in own]
+    if "ratio" in own and own["ratio"] != preset.get("ratio", own["ratio"]) and taken:
+        allowed = f"{preset['ratio']}, or {', '.join(taken)} said beside it: those of the preset are made for its ratio"
+        yield line(f"{path}.ratio", own["ratio"], allowed)
 
 
 def _value_faults(study: "Study", path: str, own: dict[str, Any], keys: dict[str, Any]) -> Iterator[str]:
@@ -147,6 +155,9 @@ def _value_faults(study: "Study", path: str, own: dict[str, Any], keys: dict[str
     group_size = keys.get("rollout", {}).get("group_size", study.rollout.group_size)
     if "mean_correct" in keys and not 1 <= keys["mean_correct"] <= group_size:
         yield line(f"{path}.mean_correct", keys["mean_correct"], f"from 1 to rollout.group_size, {group_size}")
+    if str(keys.get("bounds")).startswith("gapo") and group_size == 2:
+        allowed = "more than 2 with gapo: of two rollouts at most one is correct where there is an advantage"
+        yield line("rollout.group_size", group_size, allowed)
     yield from _mirrored_faults(path, keys, group_size)
     if keys.get("bounds") == "dcpo" and keys["ratio"] != "token":
         yield line(f"{path}.ratio", keys["ratio"], "token: dcpo's bounds follow the probability of each token")
@@ -249,17 +260,25 @@ def _endpoint(study: "Study", arms: list["Arm"]) -> Iterator[str]:
 
 def _against_baseline(study: "Study", arms: list["Arm"]) -> Iterator[str]:
     baseline = study.resolved(study.baseline)
+
+    def sound_before(arm: "Arm") -> list[str]:
+        """What an arm may be a copy of: the baseline, the parent it branches off, and the arms before it."""
+        parents = [arm.branch_from.arm] if arm.branch_from else []
+        names = [one.name for one in arms]
+        return [name for name in (baseline.name, *parents, *names[: names.index(arm.name)]) if name in names]
+
     for arm in arms:
         if arm.role == "placebo" and arm.identity != baseline.identity:
             parts = [key for key, value in arm.identity.items() if value != baseline.identity[key]]
             allowed = f"comparison or sensitivity: a placebo is the baseline under other seeds, this differs in {parts}"
             yield line(f"arms.{arm.name}.role", arm.role, allowed.replace("[", "").replace("]", ""))
         reachable = arm.updates_per_batch > 1 or study.analysis.allow_unreachable
-        if not reachable and study.differs_only_in_bounds(arm.name):
+        same = None if reachable else next((one for one in sound_before(arm) if study.only_bounds(arm.name, one)), None)
+        if same:
             yield line(
                 f"arms.{arm.name}.bounds",
                 arm.objective["bounds"],
-                f"can never bind: it differs from {baseline.name} only in bounds, and with 1 update per rollout batch"
+                f"can never bind: it differs from {same} only in bounds, and with 1 update per rollout batch"
                 " the ratio is always 1; raise rollout.minibatches or rollout.epochs, or set"
                 " analysis.allow_unreachable: true",
             )

@@ -84,7 +84,9 @@ _REFUSED = (
         (
             "top_entropy_quantile", "entropy_coef", "use_adaptive_entropy",
             "off_policy_mask_threshold", "sync_ref_model", "neftune_noise_alpha", "use_bias_correction_kl",
-            "use_liger_kernel", "multi_objective_aggregation",
+            "use_liger_kernel", "multi_objective_aggregation", "entropy_coef_min", "entropy_coef_max",
+            "entropy_coef_delta", "entropy_target", "ref_model_mixup_alpha", "ref_model_sync_steps", "vespo_k_pos",
+            "vespo_lambda_pos", "vespo_k_neg", "vespo_lambda_neg",
         ),
         _LOSS,
     )

@@ -25,6 +25,8 @@ def load_base(folder: Path, dtype: str) -> tuple[Any, PreTrainedTokenizerBase]:
     """
     config = AutoConfig.from_pretrained(folder, local_files_only=True)
     _drop_nothing(config)
+    if hasattr(config.get_text_config(), "output_router_logits"):  # TRL asks for them where it takes the routers' loss
+        config.get_text_config().output_router_logits = False
     model = AutoModelForCausalLM.from_pretrained(
         folder, config=config, dtype=getattr(torch, dtype), local_files_only=True
     )
@@ -35,9 +37,12 @@ def load_base(folder: Path, dtype: str) -> tuple[Any, PreTrainedTokenizerBase]:
 
 def _drop_nothing(config: PreTrainedConfig) -> None:
     """All dropout off, or the ratio would not be 1 at the first update of a batch. TRL's `disable_dropout` finds only
-    that of modules; many models (OPT, BERT-like ones) apply it as a function, at the rate in their configuration."""
-    for name, value in config.to_dict().items():
-        if ("drop" in name and isinstance(value, float)) or name.endswith("_pdrop"):
+    that of modules; many models (OPT, BERT-like ones) apply it as a function, at the rate in their configuration. So do
+    mixtures of experts with the noise of their routers."""
+    for name, value in vars(config).items():
+        if isinstance(value, PreTrainedConfig):
+            _drop_nothing(value)
+        elif isinstance(value, float) and ("drop" in name or name.endswith("jitter_noise")):
             setattr(config, name, 0.0)
 
 

@@ -47,7 +47,6 @@ class Recorder:
 
         Raises TrainingError where a rollout's ratio is not finite, before the optimizer moves by it.
         """
-        self.refuse_infinite(step)
         columns = torch.cat([c for c, _ in self._pending]).cpu().numpy()
         width = max(t.shape[2] for _, t in self._pending)
         tokens = (
@@ -56,6 +55,7 @@ class Recorder:
         self._pending = []
         if gather is not None:
             columns, tokens = gather(columns, tokens)
+        self._refuse_infinite(step, columns)
         order = np.lexsort((columns[:, 1], columns[:, 0]))
         columns, tokens = columns[order], tokens[:, order]
         value = dict(zip(_ROLLOUT_COLUMNS, columns.T, strict=True))
@@ -77,16 +77,20 @@ class Recorder:
         }
 
     def refuse_infinite(self, step: int) -> None:
-        """Raises TrainingError for the first rollout of step `step` whose importance ratio is infinite or nan."""
-        for columns, _ in self._pending:
-            value = dict(zip(_ROLLOUT_COLUMNS, columns.cpu().numpy().T, strict=True))
-            for row in np.flatnonzero(value["finite"] == 0)[:1]:
-                batch, index = divmod(step - 1, self.updates_per_batch)
-                raise TrainingError(
-                    f"the importance ratio is not finite at step {step}: rollout {value['rollout'][row]:.0f} of prompt "
-                    f"{value['prompt_position'][row]:.0f} in batch {batch}, update {index} of it, mean log ratio "
-                    f"{value['mean_log_ratio'][row]:g}; a smaller training.learning_rate keeps the policy near"
-                )
+        """Raises TrainingError for the first rollout of the step's micro-batches so far whose importance ratio is
+        infinite or nan."""
+        if self._pending:
+            self._refuse_infinite(step, torch.cat([c for c, _ in self._pending]).cpu().numpy())
+
+    def _refuse_infinite(self, step: int, columns: np.ndarray) -> None:
+        value = dict(zip(_ROLLOUT_COLUMNS, columns.T, strict=True))
+        for row in np.flatnonzero(value["finite"] == 0)[:1]:
+            batch, index = divmod(step - 1, self.updates_per_batch)
+            raise TrainingError(
+                f"the importance ratio is not finite at step {step}: rollout {value['rollout'][row]:.0f} of prompt "
+                f"{value['prompt_position'][row]:.0f} in batch {batch}, update {index} of it, mean log ratio "
+                f"{value['mean_log_ratio'][row]:g}; a smaller training.learning_rate keeps the policy near"
+            )
 
     def _tail_rows(self, step: int, value: dict[str, np.ndarray], tokens: np.ndarray) -> np.ndarray:
         row, position = np.nonzero(np.abs(tokens[0]) > tables.TAIL_LOG_RATIO)

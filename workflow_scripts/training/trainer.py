@@ -101,7 +101,8 @@ class Trainer(GRPOTrainer):
         ]
         if self.use_vllm:
             self.vllm_generation.seeds = seeds
-            return super()._generate_single_turn(prompt_ids, images, multimodal_fields, num_generations, *rest, **more)
+            drawn = super()._generate_single_turn(prompt_ids, images, multimodal_fields, num_generations, *rest, **more)
+            return self._refuse_empty(drawn)
         with (
             unwrap_model_for_generation(
                 self.model_wrapped,
@@ -115,7 +116,17 @@ class Trainer(GRPOTrainer):
                 drawn = sample(model, self.processing_class, prompt_ids, seeds, self.plan.options, self.sample_batch)
             except EngineError as error:
                 raise TrainingError(str(error)) from None
-        return [completion.token_ids for completion in drawn], None
+        return self._refuse_empty(([completion.token_ids for completion in drawn], None))
+
+    def _refuse_empty(self, drawn: tuple[list[list[int]], Any]) -> tuple[list[list[int]], Any]:
+        """A completion ends with a token, the end token at least; neither TRL nor a ratio knows one without."""
+        for place, ids in enumerate(drawn[0]):
+            if not ids:
+                prompt, rollout = divmod(self._local_rows(len(drawn[0]))[place], self.plan.group_size)
+                raise TrainingError(
+                    f"rollout {rollout} of prompt {prompt} in batch {self._batch_index} is empty: no token was drawn"
+                )
+        return drawn
 
     def score(
         self,
@@ -243,38 +254,43 @@ class Trainer(GRPOTrainer):
 
     # --- the loss -----------------------------------------------------------------------------------------------------
 
-    def _log_probs(self, model: Any, inputs: dict[str, Any]) -> tuple[Tensor, Tensor]:
-        """Log-probabilities and entropies (B,T) of the completions.
+    def _log_probs(self, model: Any, inputs: dict[str, Any]) -> tuple[Tensor, Tensor, Tensor | None]:
+        """Log-probabilities and entropies (B,T) of the completions; of a mixture of experts its routers' own loss.
 
         Without a KL penalty a rollout of advantage 0 adds nothing to the loss, whatever its ratio: it is recorded, and
-        has no backward pass. One row always has: a step needs a graph.
+        has no backward pass. One row always has: a step needs a graph. In the loss of routers every rollout counts.
         """
 
-        def forward(rows: Any) -> tuple[Tensor, Tensor]:
+        def forward(rows: Any) -> tuple[Tensor, Tensor, Tensor | None]:
             names = ("prompt_ids", "completion_ids", "prompt_mask", "completion_mask")
             prompt, completion, prompt_mask, mask = (inputs[name][rows] for name in names)
             ids, attended = torch.cat([prompt, completion], dim=1), torch.cat([prompt_mask, mask], dim=1)
-            log_prob, entropy, _ = self._get_per_token_logps_and_entropies(
-                model, ids, attended, completion.size(1), compute_entropy=True
+            log_prob, entropy, routers = self._get_per_token_logps_and_entropies(
+                model,
+                ids,
+                attended,
+                completion.size(1),
+                compute_entropy=True,
+                compute_aux_loss=self.aux_loss_enabled,
             )
-            return log_prob, entropy.detach()
+            return log_prob, entropy.detach(), routers
 
         trained = inputs["advantages"] != 0
         trained[0] |= ~trained.any()
-        if self.objective.beta or trained.all():
+        if self.objective.beta or self.aux_loss_enabled or trained.all():
             return forward(slice(None))
         with torch.no_grad():
             flat = forward(~trained)
         rows = torch.cat([trained.nonzero()[:, 0], (~trained).nonzero()[:, 0]]).argsort()
-        log_prob, entropy = (torch.cat(pair)[rows] for pair in zip(forward(trained), flat, strict=True))
-        return log_prob, entropy
+        log_prob, entropy = (torch.cat(pair)[rows] for pair in zip(forward(trained)[:2], flat[:2], strict=True))
+        return log_prob, entropy, None
 
     def _compute_loss(self, model: Any, inputs: dict[str, Any]) -> Tensor:
         mask = inputs["completion_mask"]
-        log_prob, entropy = self._log_probs(model, inputs)
+        log_prob, entropy, routers = self._log_probs(model, inputs)
         old_log_prob = inputs.get("old_per_token_logps")
         old_log_prob = log_prob.detach() if old_log_prob is None else old_log_prob
-        token_log_ratio = log_prob - old_log_prob
+        token_log_ratio = (log_prob - old_log_prob).masked_fill(mask == 0, 0.0)
         advantage = inputs["advantages"].unsqueeze(1)
         importance = torch.exp(self.objective.log_ratio(token_log_ratio, mask))
         bounds = None
@@ -297,7 +313,10 @@ class Trainer(GRPOTrainer):
         )
         self._record(inputs, mask, token_log_ratio.detach(), importance.detach(), bounds, entropy, old_log_prob)
         # accelerate averages gradients over processes; the shares must add up instead
-        return self.objective.aggregate(loss, mask, step) * self.accelerator.num_processes
+        total = self.objective.aggregate(loss, mask, step) * self.accelerator.num_processes
+        if routers is not None:  # a mean over the micro-batch, as in TRL
+            total = total + self.router_aux_loss_coef * routers / self.args.gradient_accumulation_steps
+        return total
 
     def _record(
         self,
