@@ -90,7 +90,7 @@ class Results:
 
     def says(self, seed: int, step: int, moment: float) -> None:
         """What the trainer writes."""
-        said = {"step": step, "steps": 8, "reward": 0.5, "time": moment}
+        said = {"step": step, "steps": 8, "reward": 0.5, "clipped": 0.0312, "time": moment}
         self.touch(f"state/gapo/seed-{seed}/progress.json", json.dumps(said))
 
     def runs(self) -> list[progress.Run]:
@@ -120,7 +120,7 @@ def test_a_run_goes_from_waiting_to_evaluated(results: Results) -> None:
 
 def test_a_silent_trainer_is_shown_with_its_last_sign(results: Results) -> None:
     results.says(0, 4, time.time() - 3600)
-    assert "step 4 of 8, silent since" in status.cell(results.runs()[0], time.time())
+    assert "step 4 of 8 (reward 0.50, 3.1 % clipped), silent since" in status.cell(results.runs()[0], time.time())
     assert "silent" not in status.cell(results.runs()[1], time.time())
 
 
@@ -142,7 +142,7 @@ def test_the_line_names_what_is_going(results: Results) -> None:
     results.says(1, 4, time.time())
     text = progress.line(results.root, results.runs(), begun, 60.0, time.time())
     assert text.startswith(
-        "0 of 2 runs trained, 0 evaluated; going: gapo seed 1 step 4 of 8 (reward 0.50); runs end about"
+        "0 of 2 runs trained, 0 evaluated; going: gapo seed 1 step 4 of 8 (reward 0.50, 3.1 % clipped); runs end about"
     )
     assert text.endswith("in 3 min")
 

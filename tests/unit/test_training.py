@@ -1,5 +1,6 @@
 """The trainer: its random streams, its records, its memory, and what a resumed run comes to."""
 
+import json
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -312,3 +313,16 @@ def test_prompt_order_uses_every_row_once_per_pass() -> None:
     assert len(set(order[:9])) == 9 and len(set(order[9:18])) == 9 and len(order) == 21
     assert order == setup.prompt_order(10, 3, 9, 5)[:21]  # more steps go on where fewer ended
     assert order != setup.prompt_order(10, 3, 7, 6)
+
+
+def test_progress_says_what_the_clip_stopped_where_it_could(tmp_path: Path) -> None:
+    run = Run(tmp_path).train()
+    said = json.loads((run.state.run / "progress.json").read_text())
+    updates = [row for row in run.records()["rollout_updates"] if row["update_index"] and row["step"] < 8]
+    steps = {row["step"] for row in updates}  # the last step is logged after its progress is told
+    shares = [
+        sum(row["clipped_upper_tokens"] + row["clipped_lower_tokens"] for row in updates if row["step"] == step)
+        / sum(row["completion_tokens"] for row in updates if row["step"] == step)
+        for step in steps
+    ]
+    assert said["clipped"] == pytest.approx(sum(shares) / len(shares)) and said["clipped"] > 0.01
