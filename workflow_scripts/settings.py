@@ -5,14 +5,17 @@ never null, so that a key that joins the study later leaves old results valid.
 """
 
 import json
+import sys
+from collections.abc import Sequence
 from contextlib import suppress
 from functools import lru_cache
+from importlib.machinery import PathFinder
 from importlib.metadata import PackageNotFoundError, version
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 from workflow_scripts import benchmarks
+from workflow_scripts.digest import source_digest
 from workflow_scripts.study import Study
 from workflow_scripts.study.keys import POLICIES
 
@@ -145,15 +148,21 @@ def _folder_digest(folder: Path) -> str | None:
     return text_digest("\n".join(lines)) if files else None
 
 
+def reward_file(reward: str) -> Path | None:
+    """The module of the user's own reward, where jobs will find it: the working directory, the repository, installed
+    packages. Nothing of it is run. None if there is none."""
+    places: Sequence[str] | None = [str(Path.cwd()), str(Path(__file__).parents[1]), *sys.path]
+    spec = None
+    for part in reward.partition(":")[0].split("."):
+        spec = PathFinder.find_spec(part, places) if places is not None else None
+        places = spec.submodule_search_locations if spec else None
+    return Path(spec.origin) if spec and spec.origin and spec.origin.endswith(".py") else None
+
+
 def _reward_source(reward: str) -> str | None:
-    """sha256 of the module of the user's own reward, so that an edit of it trains again."""
-    if ":" not in reward:
-        return None
-    try:
-        spec = find_spec(reward.partition(":")[0])
-    except (ImportError, ValueError):  # the run says what is wrong with it
-        return None
-    return _local_sha256(Path(spec.origin)) if spec and spec.origin else None
+    """Digest of the module of the user's own reward, without comments, so that an edit of it trains again."""
+    file = reward_file(reward) if ":" in reward else None
+    return source_digest(file) if file and file.is_file() else None
 
 
 def train(study: Study, arm: str, seed: int, reward_version: int) -> Settings:

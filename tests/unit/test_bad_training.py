@@ -4,6 +4,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import pandas as pd
 import pytest
 import torch
 import training_run
@@ -13,6 +15,7 @@ from trl import GRPOTrainer
 
 from workflow_scripts.commands import preflight
 from workflow_scripts.objectives import advantage, bounds
+from workflow_scripts.stages import summarise_dynamics
 from workflow_scripts.training import TESTED_TRL, callbacks, models, trainer
 from workflow_scripts.training.errors import TrainingError
 
@@ -78,6 +81,91 @@ def test_truncated_completions_count_in_their_group_and_not_in_the_loss(tmp_path
         if row["step"] == 1:
             assert row["completion_tokens"] == (0 if row["truncated"] else other["completion_tokens"])
             assert row["group_correct"] == other["group_correct"] and row["advantage"] == other["advantage"]
+
+
+def test_a_masked_completion_has_a_length_and_no_ratio(tmp_path: Path) -> None:
+    run = Run(tmp_path, mask_truncated=True).train()
+    folder = tmp_path / "kept"
+    folder.mkdir()
+    run.recorder.save(folder)
+    records = run.records()
+    updates = pd.DataFrame(records["rollout_updates"])
+    found = summarise_dynamics.summarise(updates, summarise_dynamics.read_rollouts(str(folder / "rollouts.parquet")))
+    lengths = {(r["batch"], r["prompt_position"], r["rollout"]): r["completion_tokens"] for r in records["rollouts"]}
+    for row in found[found["group_correct"].isna()].itertuples():
+        rows = updates[updates["step"] == row.step]
+        whole = [
+            lengths[key] for key in rows[["batch", "prompt_position", "rollout"]].itertuples(index=False, name=None)
+        ]
+        assert row.mean_completion_tokens == pytest.approx(np.mean(whole))
+        assert row.mean_completion_tokens > rows["completion_tokens"].mean()
+        told = rows[rows["completion_tokens"] > 0]
+        deviation = (told["sum_abs_ratio_deviation"] / told["completion_tokens"]).mean()
+        assert row.mean_abs_ratio_deviation == pytest.approx(deviation, nan_ok=True)
+
+
+@pytest.mark.parametrize("kl", ["k3", "k3_importance"])
+def test_the_kl_is_logged_as_trl_has_it(kl: str, tmp_path: Path) -> None:
+    runs = [Run(tmp_path / str(n), {**PPO, "kl": kl}, beta=0.1, micro_batch=n).train() for n in (2, 8)]
+    logs = [[e["kl"] for e in run.trainer.state.log_history if "kl" in e] for run in runs]
+    assert logs[0] == pytest.approx(logs[1], rel=1e-3, abs=1e-7) and len(logs[0]) == 8
+    assert logs[0][0] == 0 and logs[0][-1] > 1e-3
+    assert not any("kl" in entry for entry in Run(tmp_path / "none").train().trainer.state.log_history)
+
+
+def test_flat_groups_are_logged_as_they_are(tmp_path: Path) -> None:
+    run = Run(tmp_path, reward=lambda completions, **_: [0.3] * len(completions)).train()
+    assert {e["frac_reward_zero_std"] for e in run.trainer.state.log_history if "reward" in e} == {1.0}
+
+
+BAD_REWARDS = {
+    "none": (lambda **_: None, "TypeError: 'NoneType' object is not iterable"),
+    "text": (lambda completions, **_: completions, "ValueError: too many dimensions 'str'"),
+    "short": (lambda **_: [1.0], "ValueError: The reward function"),
+    "raises": (lambda **_: {}["boom"], "KeyError: 'boom'"),
+    "signature": (lambda texts: [1.0], "TypeError: "),
+}
+
+
+@pytest.mark.parametrize("name", BAD_REWARDS)
+def test_what_a_reward_function_does_wrong_is_one_line(name: str, tmp_path: Path) -> None:
+    reward, said = BAD_REWARDS[name]
+    with pytest.raises(TrainingError) as caught:
+        Run(tmp_path, reward=reward).train()
+    assert str(caught.value).startswith(f"training.reward: <lambda>: {said}") and "\n" not in str(caught.value)
+
+
+def nan_width(group: bounds.Group) -> bounds.Bounds:
+    return bounds.ppo(group, eps_low=float("nan"), eps_high=0.2)
+
+
+def flat_width(group: bounds.Group) -> bounds.Bounds:
+    found = bounds.ppo(group, eps_low=0.2, eps_high=0.2)
+    return bounds.Bounds(found.lower[:, 0], found.upper)
+
+
+def no_bounds(group: bounds.Group) -> tuple[float, float]:
+    return 0.8, 1.2
+
+
+def fails(group: bounds.Group) -> bounds.Bounds:
+    raise KeyError("eps")
+
+
+@pytest.mark.parametrize(
+    ("policy", "said"),
+    [
+        (nan_width, "nan_width: a bound is nan"),
+        (flat_width, r"flat_width: lower is \(4,\), not \(4,1\) or \(4,\d\)"),
+        (no_bounds, "no_bounds: returned tuple, not Bounds"),
+        (fails, "fails: KeyError: 'eps'"),
+    ],
+)
+def test_a_clip_policy_that_is_none_is_named(policy: Any, said: str, tmp_path: Path) -> None:
+    run = Run(tmp_path)
+    run.trainer.objective = replace(run.trainer.objective, bounds=policy)
+    with pytest.raises(TrainingError, match=f"clip policy {said}"):
+        run.train()
 
 
 def test_empty_completions_have_no_part_in_ratio_and_loss() -> None:

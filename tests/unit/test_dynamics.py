@@ -92,9 +92,9 @@ def test_a_group_may_lie_across_two_parts_of_the_file(tmp_path: Path) -> None:
     """Parts of 16 384 rows: the group of rows 16 383 to 16 385 has two equal texts, one in each."""
     rows = [record(1, prompt, i, 0.0, 0.0, 0) for prompt in range(6000) for i in range(3)]
     write_run(tmp_path, "fixed", 0, rows, [], {(0, 5461, 0): "same", (0, 5461, 2): "same"})
-    found = summarise_dynamics.identical_rollouts(str(tmp_path / "runs/fixed/seed-0/rollouts.parquet"))
-    assert found["texts"].sum() == 18000
-    assert found.loc[found["identical"] > 0, ["prompt_position", "identical"]].to_numpy().tolist() == [[5461, 2]]
+    found = summarise_dynamics.read_rollouts(str(tmp_path / "runs/fixed/seed-0/rollouts.parquet"))
+    assert found["text"].sum() == 18000
+    assert found.loc[found["identical"], ["prompt_position", "rollout"]].to_numpy().tolist() == [[5461, 0], [5461, 2]]
 
 
 def test_missing_or_damaged_rollouts_are_named(tmp_path: Path) -> None:

@@ -16,7 +16,9 @@ from workflow_scripts.figures.words import percent
 
 NOISE = 0.1  # what fires on new rollouts, whose ratio is 1, is numerical noise; it may be this part of the rest
 REGULAR = 0.9  # part of the rollout batches that must have the same number of updates; a resumed run has odd ones
+ROUNDING = 1e-6  # a standard deviation of rewards below this part of their mean is none
 CHANCE = 0.01  # of a pattern in the clip that is none
+MULTIPLE = 10.0  # log-likelihood by which a period must explain the clip better than one that divides it
 LONGEST = 64  # updates per rollout batch that are looked for in the clip's pattern
 COLLAPSED = 0.1  # entropy of the last tenth over that of the first
 
@@ -80,7 +82,8 @@ def period(fires: Mapping[int, bool]) -> tuple[int, frozenset[int]] | None:
         rates = [(hits[phase], hits[phase] / n, n) for phase, n in steps.items() if 0 < hits[phase] < n]
         fit = sum(k * math.log(rate) + (n - k) * math.log1p(-rate) for k, rate, n in rates)
         score = fit - length / 2 * math.log(total)
-        if best is None or score > best[0]:
+        multiple = best is not None and length % best[1] == 0
+        if best is None or score > best[0] + (MULTIPLE if multiple else 0.0):
             best = score, length, silent, sum(steps[phase] for phase in silent)
     if best is None:
         return None
@@ -109,7 +112,8 @@ def updates_per_batch(log: Log) -> Updates:
     if marks and len(marks) < len(log.steps):
         if len(marks) == 1:
             least = max(log.steps[-1] - marks[0] + 1, marks[0] - log.steps[0])
-            return Updates(f"at least {least}: one rollout batch", True)
+            starts = frozenset(marks) if every == 1 else frozenset()
+            return Updates(f"at least {least}: one rollout batch", True, starts)
         gaps = Counter(b - a for a, b in pairwise(marks))
         usual, count = gaps.most_common(1)[0]
         if count < REGULAR * gaps.total():
@@ -142,7 +146,7 @@ def verdict(log: Log, updates: Updates) -> tuple[str, str, str]:
     """Could the clip bind, did it, and why so."""
     fired = sum(share > 0 for share in log.clip.values())
     first, later = _means(log, updates)
-    flat = log.get(FLAT).values()
+    flat = _flat_shares(log).values()
     if not fired:
         if flat and min(flat) == 1:
             return "no", "no", "every group is flat: there is no advantage and nothing to clip"
@@ -194,9 +198,17 @@ def _course(values: Mapping[int, float], fallen: str = "") -> str:
     return f"{ends[0]:.3g} -> {ends[1]:.3g}{sunk}"
 
 
+def _flat_shares(log: Log) -> dict[int, float]:
+    """Share of flat groups by step. TRL compares a group's standard deviation with 0: in float32 that of eight times
+    0.3 is 3e-8, and the group does not count."""
+    rewards, spread = log.get("reward"), log.get("reward_std")
+    equal = {step for step, value in spread.items() if step in rewards and value <= ROUNDING * abs(rewards[step])}
+    return {step: 1.0 if step in equal else share for step, share in log.get(FLAT).items()}
+
+
 def _flat(log: Log) -> str:
     if log.get(FLAT) or not log.get("reward_std"):
-        return _peak(log.get(FLAT), "peak")
+        return _peak(_flat_shares(log), "peak")
     spread = log.get("reward_std").values()
     return f"reward_std 0 in {sum(value == 0 for value in spread)} of {len(spread)} steps"
 

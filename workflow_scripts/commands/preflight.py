@@ -4,6 +4,7 @@ A source is looked for only where what is made from it is not there yet. What th
 network; for the rest the hub is asked once, briefly, whether it answers and has that revision.
 """
 
+import ast
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
@@ -11,13 +12,14 @@ from typing import Any
 from workflow_scripts import settings as of
 from workflow_scripts.stages import _models
 from workflow_scripts.study import Study
+from workflow_scripts.study.faults import nearest
 from workflow_scripts.tables import TableError, provenance
 from workflow_scripts.training import TESTED_TRL
 
 
 def missing_sources(study: Study, root: Path) -> list[str]:
     """One line for each source that is missing, with what to set; [] if the study can start."""
-    lines = [*_local_files(study, root), *_model(study, root)]
+    lines = [*_local_files(study, root), *_model(study, root), *_rewards(study)]
     if study.model.source == "hub" or any(place["source"] == "hub" for _, place in _problem_sets(study, root)):
         from workflow_scripts.commands.hub import Hub  # its client takes a while to import
 
@@ -42,6 +44,35 @@ def other_trl() -> list[str]:
     except PackageNotFoundError:
         found = "none"
     return [] if found == TESTED_TRL else [f"trl: {found} is here; the trainer is tested with {TESTED_TRL} alone"]
+
+
+def _rewards(study: Study) -> list[str]:
+    """Reward functions of the user's own that jobs will not find."""
+    lines = {}
+    for arm in study.runs():
+        reward = study.resolved(arm).training.reward
+        module, _, function = reward.partition(":")
+        file = of.reward_file(reward) if function else None
+        if function and file is None:
+            lines[reward] = f"{reward!r}: no module {module} in the working directory or the installed packages"
+        elif file is not None and (names := _bound(file)) and function not in names:
+            near = nearest(function, names)
+            lines[reward] = f"{reward!r}: {module} has no {function}{near}"
+    return [f"training.reward: {line}" for line in lines.values()]
+
+
+def _bound(file: Path) -> set[str]:
+    """Names that a module binds, if its text tells; nothing of it is run."""
+    try:
+        tree = ast.parse(file.read_bytes())
+    except (OSError, SyntaxError, ValueError):
+        return set()
+    names = {
+        node.name for node in ast.walk(tree) if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef))
+    }
+    names |= {node.id for node in ast.walk(tree) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)}
+    names |= {node.asname or node.name for node in ast.walk(tree) if isinstance(node, ast.alias)}
+    return set() if "*" in names else names
 
 
 def _made(result: Path, settings: dict[str, Any]) -> bool:

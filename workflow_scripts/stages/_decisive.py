@@ -5,6 +5,7 @@ evaluated in float32, as in training: a run's own policy gives back what was rec
 """
 
 import inspect
+from functools import partial
 from importlib import import_module
 from typing import Any
 
@@ -19,7 +20,11 @@ Reals = npt.NDArray[np.float32]
 RATIO = ["step", "prompt_position", "rollout"]  # what names a rollout in an update
 
 
-class TooNarrow(Exception):
+class Unanswerable(Exception):
+    """The records, or the policy, cannot say what it would have done."""
+
+
+class TooNarrow(Unanswerable):
     """A bound lies so near to 1 that tokens which were not recorded may cross it."""
 
 
@@ -28,9 +33,11 @@ def bounds(rows: pd.DataFrame, objective: dict[str, Any], old_log_prob: Any, sig
     probability.
 
     rows: N rows with advantage, group_correct and group_size (one size). old_log_prob: (N,) or (N,T). sign: -1 asks for
-    the bounds of the opposite advantages.
+    the bounds of the opposite advantages. Raises Unanswerable for a policy that fails, or has a bound that is nan.
     """
     import torch
+
+    from workflow_scripts.objectives.checked import PolicyError, checked
 
     # by name: of the clip policies only those count that the rule hands in as roots of the code digest
     policies = import_module("workflow_scripts.objectives.bounds")
@@ -52,8 +59,14 @@ def bounds(rows: pd.DataFrame, objective: dict[str, Any], old_log_prob: Any, sig
         group_size=int(rows["group_size"].iloc[0]),
         old_log_prob=columns(old_log_prob),
     )
-    found = policy(group, **keys)
-    return found.lower.numpy(), found.upper.numpy()
+    try:
+        found = checked(partial(policy, **keys), group)
+    except PolicyError as error:
+        raise Unanswerable(str(error)) from None
+    lower, upper = found.lower.numpy(), found.upper.numpy()
+    if np.isnan(lower).any() or np.isnan(upper).any():
+        raise Unanswerable(f"clip policy {objective['bounds']}: a bound is nan")
+    return lower, upper
 
 
 def observed(records: pd.DataFrame, tail: pd.DataFrame, ratio: str) -> pd.DataFrame:

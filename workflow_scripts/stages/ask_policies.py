@@ -8,7 +8,7 @@ import pandas as pd
 
 from workflow_scripts import tables
 from workflow_scripts.stages._command import Job, run
-from workflow_scripts.stages._decisive import Reals, TooNarrow, bounds, clipped, observed, ratios, refuse_narrow
+from workflow_scripts.stages._decisive import Reals, Unanswerable, bounds, clipped, observed, ratios, refuse_narrow
 from workflow_scripts.stages._records import run_files, run_tables
 
 LIBRARIES = ()
@@ -20,10 +20,6 @@ _USED = [
 ]  # fmt: skip
 
 Policy = dict[str, Any]
-
-
-class Unanswerable(Exception):
-    """The records of this run cannot say what this policy would have done."""
 
 
 def _references(rows: pd.DataFrame, policy: Policy, old_log_prob: Any) -> tuple[Reals, Reals]:
@@ -69,7 +65,7 @@ class Records:
     def _width(self, policy: Policy) -> pd.Series:
         """Distance of the upper bound from 1 where it acts; nan elsewhere, and for bounds that follow each token.
 
-        Raises Unanswerable, and TooNarrow where tokens that were not recorded could lie outside.
+        Raises Unanswerable, also where tokens that were not recorded could lie outside.
         """
         two_tokens = np.zeros((len(self.later), 2))
         lower, upper = _references(self.later, policy, two_tokens)
@@ -84,7 +80,7 @@ class Records:
     def ask(self, policy: Policy) -> pd.DataFrame:
         """What the policy would have done; one row per record, tokens clipped and beyond the reference bounds.
 
-        Raises Unanswerable or TooNarrow.
+        Raises Unanswerable.
         """
         width, rows = self._width(policy), self.rows
         out = self._tokens(clipped(rows, policy))
@@ -128,7 +124,7 @@ def _sums(terms: pd.DataFrame) -> pd.DataFrame:
 def _or_reason(answer: Callable[..., Any], *policies: Policy) -> tuple[Any, str | None]:
     try:
         return answer(*policies), None
-    except (Unanswerable, TooNarrow) as why:
+    except Unanswerable as why:
         return None, str(why)
 
 

@@ -12,7 +12,7 @@ from workflow_scripts import tables
 from workflow_scripts.figures.words import number, percent
 from workflow_scripts.stages._collapse import Course, collapse, course, entropy_ends
 from workflow_scripts.stages._command import Job, run
-from workflow_scripts.stages._decisive import TooNarrow, decisive_tokens
+from workflow_scripts.stages._decisive import Unanswerable, decisive_tokens
 from workflow_scripts.stages._records import MOSTLY_FLAT, OFTEN_TRUNCATED, run_files, run_tables
 
 LIBRARIES = ("scipy",)
@@ -302,7 +302,7 @@ def _measure_decisive(measured: Measured, records: pd.DataFrame, tail: pd.DataFr
     later = records[records["update_index"] >= 1]
     try:
         measured.decisive = decisive_tokens(later, tail, arm.objective, other.objective)
-    except TooNarrow as why:
+    except Unanswerable as why:
         measured.too_narrow = str(why)
 
 

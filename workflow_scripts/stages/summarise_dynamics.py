@@ -13,26 +13,30 @@ LIBRARIES = ()
 GROUP = ["batch", "prompt_position"]
 
 
-def identical_rollouts(path: str | None) -> pd.DataFrame:
-    """Per group of a run's table `rollouts`: texts (completions that were kept), identical (those another one equals).
+ROLLOUT = [*GROUP, "rollout"]
+
+
+def read_rollouts(path: str | None) -> pd.DataFrame:
+    """Per rollout of a run: length (of its completion, in tokens), text (its completion was kept), identical (another
+    one of its group has the same).
 
     Texts count by a 64-bit hash, made of a part of the file at a time: those of a large run are gigabytes. Without a
-    file there are no groups.
+    file there are no rows.
     """
     if path is None:
-        return pd.DataFrame(columns=[*GROUP, "texts", "identical"], dtype=np.int64)
-    rows = tables.read(path, tables.ROLLOUTS, GROUP).to_pandas()
+        return pd.DataFrame(columns=[*ROLLOUT, "length", "text", "identical"], dtype=np.int64)
+    rows = tables.read(path, tables.ROLLOUTS, [*ROLLOUT, "completion_tokens"]).to_pandas()
     hashes, kept = [np.empty(0, np.uint64)], [np.empty(0, bool)]
     for texts in tables.parts(path, tables.ROLLOUTS, "completion"):
         hashes.append(pd.util.hash_array(texts.to_numpy(zero_copy_only=False), categorize=False))
         kept.append(texts.is_valid().to_numpy(zero_copy_only=False))
-    rows = rows.assign(text=np.concatenate(hashes), texts=np.concatenate(kept))
-    rows["identical"] = rows["texts"] & rows.duplicated([*GROUP, "text"], keep=False)
-    return rows.groupby(GROUP, as_index=False)[["texts", "identical"]].sum()
+    rows = rows.assign(hash=np.concatenate(hashes), text=np.concatenate(kept))
+    rows["identical"] = rows["text"] & rows.duplicated([*GROUP, "hash"], keep=False)
+    return rows.rename(columns={"completion_tokens": "length"}).drop(columns="hash")
 
 
 def _groups(records: pd.DataFrame, rollouts: pd.DataFrame) -> pd.DataFrame:
-    """One row per group of a rollout batch: batch, group_correct, texts, identical, and as 0 or 1 flat (all its rewards
+    """One row per group of a rollout batch: batch, group_correct, text, identical, and as 0 or 1 flat (all its rewards
     are equal), starved (none is correct), saturated (all are).
 
     A group's rollouts are spread over the minibatches, so what it is can only be seen over the whole batch.
@@ -46,11 +50,16 @@ def _groups(records: pd.DataFrame, rollouts: pd.DataFrame) -> pd.DataFrame:
     found["flat"] = (found["lowest"] == found["highest"]).astype(float)
     found["starved"] = (found["group_correct"] == 0).astype(float)
     found["saturated"] = (found["group_correct"] == found["group_size"]).astype(float)
-    return found.reset_index().merge(rollouts, on=GROUP, how="left")
+    texts = rollouts.groupby(GROUP, as_index=False)[["text", "identical"]].sum()
+    return found.reset_index().merge(texts, on=GROUP, how="left")
 
 
-def _terms(records: pd.DataFrame) -> pd.DataFrame:
-    """Per rollout and update, the terms whose sums over any set of rows give the shares and means of that set."""
+def _terms(records: pd.DataFrame, rollouts: pd.DataFrame) -> pd.DataFrame:
+    """Per rollout and update, the terms whose sums over any set of rows give the shares and means of that set.
+
+    A truncated completion that is masked has a length, and no token whose ratio could be told.
+    """
+    records = records.merge(rollouts[[*ROLLOUT, "length"]], on=ROLLOUT, how="left")
     positive, negative = records["advantage"] > 0, records["advantage"] < 0
     tokens = records["completion_tokens"].astype(float)
     width = records["upper_bound"].astype(float) - 1
@@ -73,6 +82,8 @@ def _terms(records: pd.DataFrame) -> pd.DataFrame:
             "deviation": records["sum_abs_ratio_deviation"] / tokens.clip(lower=1.0),
             "entropy": records["sum_entropy"].astype(float),
             "tokens": tokens,
+            "told": (tokens > 0).astype(int),
+            "length": records["length"].astype(float).fillna(tokens),
             "width": width.where(bounded, 0.0),
             "bounded": bounded.astype(int),
             "truncated": records["truncated"].astype(int),
@@ -85,6 +96,7 @@ def _terms(records: pd.DataFrame) -> pd.DataFrame:
 
 def _correlation(terms: pd.DataFrame, by: list[str]) -> pd.Series:
     """Pearson correlation of sequence ratio and advantage within each set of rows; null where either is constant."""
+    terms = terms[terms["told"] > 0]
     grouped = terms.groupby(by)[["ratio", "advantage"]]
     centred = terms[["ratio", "advantage"]] - grouped.transform("mean")
     products = pd.DataFrame(
@@ -103,7 +115,7 @@ def _group_shares(groups: pd.DataFrame, by: list[str]) -> pd.DataFrame:
     """Shares of groups, and of identical rollouts, over whole rollout batches."""
     found = groups.groupby(by)
     kinds = {f"{kind}_group_share": found[kind].mean() for kind in ("flat", "starved", "saturated")}
-    texts = found["texts"].sum()
+    texts = found["text"].sum()
     return pd.DataFrame(
         {**kinds, "identical_rollout_share": found["identical"].sum() / texts.where(texts > 0)}
     ).reset_index()
@@ -128,10 +140,10 @@ def _shares(terms: pd.DataFrame, groups: pd.DataFrame, by: list[str]) -> pd.Data
             "clipped_lower_share": over("clipped_lower", "negative_rollouts"),
             "clipped_upper_token_share": over("clipped_upper_tokens", "positive_tokens"),
             "clipped_lower_token_share": over("clipped_lower_tokens", "negative_tokens"),
-            "mean_abs_ratio_deviation": over("deviation", "rollouts"),
+            "mean_abs_ratio_deviation": over("deviation", "told"),
             "mean_entropy": over("entropy", "tokens"),
             "mean_upper_width": over("width", "bounded"),
-            "mean_completion_tokens": over("tokens", "rollouts"),
+            "mean_completion_tokens": over("length", "rollouts"),
             "truncated_share": over("truncated", "rollouts"),
             "mean_reward": over("reward", "rollouts"),
             "ratio_advantage_correlation": _correlation(terms, by),
@@ -144,10 +156,10 @@ def _shares(terms: pd.DataFrame, groups: pd.DataFrame, by: list[str]) -> pd.Data
 def summarise(records: pd.DataFrame, rollouts: pd.DataFrame) -> pd.DataFrame:
     """All rows of one run but for arm and seed.
 
-    records: rows of rollout_updates, one per rollout and update. rollouts: as from `identical_rollouts`. Returned: for
+    records: rows of rollout_updates, one per rollout and update. rollouts: as from `read_rollouts`. Returned: for
     each step one row per group_correct and one over all rollouts, whose group_correct is null.
     """
-    terms, groups = _terms(records), _groups(records, rollouts)
+    terms, groups = _terms(records, rollouts), _groups(records, rollouts)
     every = _shares(terms, groups, ["step"])
     split = _shares(terms, groups, ["step", "group_correct"]).astype({"group_correct": "Int64"})
     rows = pd.concat([every, split])  # without a count, the rows over all rollouts get null
@@ -157,7 +169,7 @@ def summarise(records: pd.DataFrame, rollouts: pd.DataFrame) -> pd.DataFrame:
 def main(job: Job) -> None:
     rollouts = run_files(job, tables.ROLLOUTS)
     rows = [
-        summarise(records.to_pandas(), identical_rollouts(rollouts.get((arm, seed)))).assign(arm=arm, seed=seed)
+        summarise(records.to_pandas(), read_rollouts(rollouts.get((arm, seed)))).assign(arm=arm, seed=seed)
         for arm, seed, records in run_tables(job, tables.ROLLOUT_UPDATES)
         if len(records)
     ]

@@ -20,9 +20,13 @@ def _user_reward(name: str) -> Any:
     """The user's package.module:function, in TRL's form."""
     module, _, function = name.partition(":")
     try:
-        return getattr(importlib.import_module(module), function)
-    except (ImportError, AttributeError) as error:
-        raise StageError(f"training.reward: {name}: {error}") from None
+        found = getattr(importlib.import_module(module), function)
+    except Exception as error:  # the module is the user's: anything may happen in it
+        why = str(error) if isinstance(error, (ImportError, AttributeError)) else f"{type(error).__name__}: {error}"
+        raise StageError(f"training.reward: {name}: {why}") from None
+    if not callable(found):
+        raise StageError(f"training.reward: {name}: a function, not {found!r:.60}")
+    return found
 
 
 def _grader(name: str, version: int) -> Any:

@@ -118,7 +118,7 @@ def _policy_faults(path: str, own: dict[str, Any], keys: dict[str, Any]) -> Iter
     used = (*POLICIES.get(chosen, ()), *SURROGATES[keys["surrogate"]])
     for key in own:
         if key in POLICY_KEYS and key not in used:
-            near = nearest(key, used, f"; it uses {', '.join(used)}")
+            near = nearest(key, used, f"; it uses {', '.join(used) or 'none: keys are keyword-only arguments'}")
             yield line(f"{path}.{key}", own[key], f"not a key of {chosen}{near}")
     for key in REQUIRED_KEYS[chosen]:
         if key not in keys:
@@ -157,7 +157,8 @@ def _value_faults(study: "Study", path: str, own: dict[str, Any], keys: dict[str
         yield line(f"{path}.mean_correct", keys["mean_correct"], f"from 1 to rollout.group_size, {group_size}")
     if str(keys.get("bounds")).startswith("gapo") and group_size == 2:
         allowed = "more than 2 with gapo: of two rollouts at most one is correct where there is an advantage"
-        yield line("rollout.group_size", group_size, allowed)
+        own_size = own.get("rollout", {}).get("group_size")
+        yield line(f"{path}.rollout.group_size" if own_size else "rollout.group_size", group_size, allowed)
     yield from _mirrored_faults(path, keys, group_size)
     if keys.get("bounds") == "dcpo" and keys["ratio"] != "token":
         yield line(f"{path}.ratio", keys["ratio"], "token: dcpo's bounds follow the probability of each token")

@@ -15,7 +15,7 @@ from workflow_scripts.training.errors import TrainingError
 _ROLLOUT_COLUMNS = (
     "prompt_position", "rollout", "group_correct", "reward", "advantage", "completion_tokens", "truncated",
     "mean_log_ratio", "sum_abs_ratio_deviation", "sum_entropy", "clipped_upper_tokens", "clipped_lower_tokens",
-    "upper_bound", "lower_bound", "finite",
+    "upper_bound", "lower_bound", "finite", "sum_kl",
 )  # fmt: skip
 _KINDS = {pa.float32(): "f4", pa.int32(): "i4", pa.bool_(): "?"}
 _TABLES = {"rollout_updates": tables.ROLLOUT_UPDATES, "tail_tokens": tables.TAIL_TOKENS, "rollouts": tables.ROLLOUTS}
@@ -43,7 +43,7 @@ class Recorder:
         self._pending.append((columns.detach(), tokens.detach()))
 
     def end_step(self, step: int, gather: Any = None) -> dict[str, float]:
-        """Close optimizer step `step` (from 1); returns the step's clip shares and mean token entropy for the log.
+        """Close optimizer step `step` (from 1); returns the step's clip shares, mean token entropy and KL for the log.
 
         Raises TrainingError where a rollout's ratio is not finite, before the optimizer moves by it.
         """
@@ -74,6 +74,7 @@ class Recorder:
             "clip_ratio/low_mean": float(low),
             "clip_ratio/region_mean": float(high + low),
             "entropy": float(value["sum_entropy"].sum() / count),
+            "kl": float(value["sum_kl"].sum() / count),
         }
 
     def refuse_infinite(self, step: int) -> None:

@@ -25,6 +25,7 @@ from trl.trainer.utils import split_tensor_dict
 from workflow_scripts.objectives import ratio
 from workflow_scripts.objectives.aggregation import Step
 from workflow_scripts.objectives.bounds import Bounds, Group
+from workflow_scripts.objectives.checked import PolicyError, checked, policy_name
 from workflow_scripts.sampling import EngineError, stream_seed
 from workflow_scripts.sampling.prompts import encode
 from workflow_scripts.sampling.transformers_engine import sample
@@ -65,6 +66,7 @@ class Trainer(GRPOTrainer):
         self.grade, self.sample_batch = grade, sample_batch
         self._scored = _Scored()
         self._rewards: Tensor | None = None
+        self._bounds: Bounds | None = None  # of the last micro-batch
         self._buffered_inputs: list[dict[str, Any]] | None
         kwargs["reward_funcs"] = kwargs["reward_funcs"] or self.score
         if kwargs["args"].use_vllm:
@@ -154,7 +156,13 @@ class Trainer(GRPOTrainer):
             truncated=[not ids or ids[-1] not in ends for ids in completion_ids_list],
             tokens=[len(ids) for ids in completion_ids_list],
         )
-        rewards = super()._calculate_rewards(inputs, prompts, completions, completion_ids_list)
+        try:
+            rewards = super()._calculate_rewards(inputs, prompts, completions, completion_ids_list)
+        except Exception as error:  # a function of the user's: anything may happen in it
+            if self.grade is not None:
+                raise
+            why = " ".join(f"{type(error).__name__}: {error}".split())
+            raise TrainingError(f"training.reward: {self.reward_func_names[0]}: {why}") from error
         if not torch.isfinite(rewards).all():
             bad = int((~torch.isfinite(rewards)).any(1).nonzero()[0])
             raise TrainingError(
@@ -167,6 +175,8 @@ class Trainer(GRPOTrainer):
         output = super()._generate_and_score_completions(inputs)
         assert self._rewards is not None
         rewards = self._rewards.view(-1, self.plan.group_size)
+        flat = rewards.amax(1) == rewards.amin(1)  # TRL's own share misses groups such as 8 times 0.3
+        self._metrics["train"]["frac_reward_zero_std"][-1:] = [flat.float().mean().item()]
         success = rewards >= self.plan.success_threshold
         correct = success.sum(1, keepdim=True).to(rewards.dtype)
         advantage = self.objective.advantage(rewards, correct).reshape(-1)
@@ -296,10 +306,14 @@ class Trainer(GRPOTrainer):
         bounds = None
         if self.objective.bounds is not None:
             group = Group(advantage, inputs["group_correct"].unsqueeze(1), self.plan.group_size, old_log_prob)
-            bounds = self.objective.bounds(group)
+            try:
+                self._bounds = bounds = checked(self.objective.bounds, group)
+            except PolicyError as error:
+                raise TrainingError(str(error)) from error
         loss = self.objective.surrogate(importance, advantage, log_prob, bounds)
         if self.use_vllm and self.vllm_importance_sampling_correction:
             loss = loss * inputs["importance_sampling_ratio"]
+        kl = None
         if self.objective.beta:
             difference = inputs["ref_per_token_logps"] - log_prob
             kl = torch.exp(difference) - difference - 1
@@ -311,7 +325,7 @@ class Trainer(GRPOTrainer):
             minibatch_rollouts=self.plan.prompts * self.plan.group_size // self.plan.minibatches,
             max_completion=self.plan.options.max_completion,
         )
-        self._record(inputs, mask, token_log_ratio.detach(), importance.detach(), bounds, entropy, old_log_prob)
+        self._record(inputs, mask, token_log_ratio.detach(), importance.detach(), bounds, entropy, old_log_prob, kl)
         # accelerate averages gradients over processes; the shares must add up instead
         total = self.objective.aggregate(loss, mask, step) * self.accelerator.num_processes
         if routers is not None:  # a mean over the micro-batch, as in TRL
@@ -327,6 +341,7 @@ class Trainer(GRPOTrainer):
         bounds: Bounds | None,
         entropy: Tensor,
         old_log_prob: Tensor,
+        kl: Tensor | None,
     ) -> None:
         positive = inputs["advantages"] > 0
         negative = inputs["advantages"] < 0
@@ -347,6 +362,7 @@ class Trainer(GRPOTrainer):
                 "mean_log_ratio": ratio.sequence(token_log_ratio, mask)[:, 0],
                 "sum_abs_ratio_deviation": ((torch.exp(token_log_ratio) - 1).abs() * mask).sum(1),
                 "sum_entropy": (entropy * mask).sum(1),
+                "sum_kl": nothing if kl is None else (kl.detach() * mask).sum(1),
                 "clipped_upper_tokens": outside * positive,
                 "clipped_lower_tokens": outside * negative,
                 "upper_bound": upper,
@@ -371,13 +387,16 @@ class Trainer(GRPOTrainer):
         """TRL's step, and the records of each finished optimizer step."""
         loss = super().training_step(*args, **kwargs)
         if not torch.isfinite(loss):
+            if self._bounds is not None and (self._bounds.lower.isnan() | self._bounds.upper.isnan()).any():
+                raise TrainingError(f"clip policy {policy_name(self.objective.bounds)}: a bound is nan")
             self.recorder.refuse_infinite(self.state.global_step + 1)
             raise TrainingError(f"the loss is {loss.item()} at step {self.state.global_step + 1}")
         if self._step % self.args.gradient_accumulation_steps == 0:
             several = self.accelerator.num_processes > 1
             shares = self.recorder.end_step(self.state.global_step + 1, _gather_records if several else None)
             for name, value in shares.items():
-                if self.objective.bounds is not None or not name.startswith("clip_ratio"):
+                known = {"clip_ratio": self.objective.bounds is not None, "kl": bool(self.objective.beta)}
+                if known.get(name.partition("/")[0], True):
                     self._metrics["train"][name].append(value)
         return loss
 
