@@ -143,6 +143,19 @@ def test_drift_by_correct_rollouts_is_pooled_over_rollouts() -> None:
     assert pooled == {1: pytest.approx((6 * 0.02 + 2 * 0.06) / 8), 2: pytest.approx(0.01)}
 
 
+def test_drift_of_a_branch_and_its_parent_is_of_the_same_updates() -> None:
+    rows = [
+        *updates("fixed", 0, {2: 0.5, 6: 0.4}),
+        *by_correct("fixed", 0, 2, {1: (8, 7.0)}),  # before the branch: drift is larger at the beginning
+        *by_correct("fixed", 0, 6, {1: (8, 0.02)}),
+        *by_correct("late", 0, 6, {1: (8, 0.03)}),
+    ]
+    chart = ratio_advantage_chart(pd.DataFrame(rows), ARMS, BRANCHED)
+    (bold,) = (layer["rows"] for layer in layers(chart, panel=1) if layer["mark"].get("strokeWidth") == 3)
+    assert {row["arm"]: row["deviation"] for row in bold} == {"fixed": pytest.approx(0.02), "late": pytest.approx(0.03)}
+    assert "updates after 4 alone" in chart.to_json()
+
+
 def test_an_arm_with_one_point_is_a_dot() -> None:
     rows = pd.DataFrame(updates("fixed", 0, {2: 0.5, 4: 0.4}) + updates("other", 0, {2: 0.3}))
     dots = [layer["rows"] for layer in layers(ratio_advantage_chart(rows, ARMS)) if layer["mark"].get("size") == 45]

@@ -82,7 +82,9 @@ def ratio_advantage_chart(
     if correlations.empty:
         why = "after the first update of a batch no rollouts with different ratios and advantages: nothing to correlate"
         return style.finish(style.notice([why]), title, [])
-    panels = [_over_training(correlations, arms, branched or {}), _by_correct(dynamics, arms)]
+    common = max((branch["step"] for branch in (branched or {}).values()), default=0)
+    later = dynamics[dynamics["step"] > common]  # the ratio moves less as training goes on: equal parts of it
+    panels = [_over_training(correlations, arms, branched or {}), _by_correct(later, arms)]
     lines = [
         "Thin: one run. Bold: mean of the arm. The first update of a rollout batch, at ratio 1, is left out.",
         "Left: above 0 the policy moves towards what was rewarded; at 0 it moves without regard to it.",
@@ -90,5 +92,5 @@ def ratio_advantage_chart(
     if window > 1:
         lines.append(f"Left is a moving mean over {window} rollout batches.")
     if branched:
-        lines.append(branches.HOW_TO_READ)
+        lines.append(f"{branches.HOW_TO_READ} Right: updates after {common} alone, which all arms have.")
     return style.finish(alt.hconcat(*panels, spacing=36), title, lines)
