@@ -183,7 +183,8 @@ def test_what_one_process_says_is_the_last_line(tmp_path: Path) -> None:
     stage.settings["training"]["reward"] = "rewards:only_the_last_process_fails"
     failed = stage.train()
     assert failed.returncode == 1
-    assert last_line(failed).startswith("armslength: one of 2 processes has ended: ValueError: The reward function")
+    said = "armslength: training.reward: only_the_last_process_fails: ValueError: The reward function"
+    assert last_line(failed).startswith(said)
     stage.settings["training"]["reward"] = "rewards:killed"
     assert last_line(stage.train()).startswith("armslength: process 1 of 2 was ended by SIGKILL")
     stage.settings["training"]["reward"] = "rewards:that_is_not_there"
