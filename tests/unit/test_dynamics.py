@@ -198,7 +198,7 @@ def test_what_the_parent_reached_later_is_not_the_branchs(tmp_path: Path) -> Non
     [
         (["aa", "bb"], "pass", "2 seeds start from fixed's weights at update 20"),
         (["aa", "cc"], "fail", "seed 1 does not start from fixed's weights at update 20"),
-        (["aa", None], "pass", "1 seeds start from fixed's weights at update 20; not recorded for 1 more"),
+        (["aa", None], "pass", "1 seed starts from fixed's weights at update 20; not recorded for 1 more"),
         ([None, None], None, "branches off fixed at update 20; the weights there are not recorded"),
     ],
 )

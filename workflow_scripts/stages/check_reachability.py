@@ -215,8 +215,13 @@ def frozen_weights(arm: Arm, baseline: Arm) -> Row:
         return {"verdict": "fail", "value": float(len(moved)), "message": f"frozen weights moved in seed {seeds}"}
     checked = sum(drift is False for drift in drifts.values())
     if checked:
-        return {"verdict": "pass", "value": 0.0, "message": f"frozen weights unchanged in {number(checked, 0)} runs"}
+        runs = "1 run" if checked == 1 else f"{number(checked, 0)} runs"
+        return {"verdict": "pass", "value": 0.0, "message": f"frozen weights unchanged in {runs}"}
     return {"message": "nothing is frozen: all weights are trained"}
+
+
+def _start(seeds: int) -> str:
+    return "1 seed starts" if seeds == 1 else f"{number(seeds, 0)} seeds start"
 
 
 def _branch_weights(arm: Arm, parent: Arm) -> Row:
@@ -236,7 +241,7 @@ def _branch_weights(arm: Arm, parent: Arm) -> Row:
         text = f"seed {', '.join(map(str, other))} does not start from {start}"
         return {"verdict": "fail", "value": float(len(other)), "message": text}
     lacking = f"; not recorded for {len(pairs) - len(known)} more" if len(known) < len(pairs) else ""
-    return {"verdict": "pass", "value": 0.0, "message": f"{len(known)} seeds start from {start}{lacking}"}
+    return {"verdict": "pass", "value": 0.0, "message": f"{_start(len(known))} from {start}{lacking}"}
 
 
 def initial_weights(arm: Arm, baseline: Arm) -> Row:
@@ -255,7 +260,7 @@ def initial_weights(arm: Arm, baseline: Arm) -> Row:
     if other:
         text = f"{other} of {len(common)} seeds start from other weights than {baseline.name}"
         return {"verdict": "warn", "value": float(other), "message": text}
-    text = f"{len(common)} seeds start from the same weights as {baseline.name}"
+    text = f"{_start(len(common))} from the same weights as {baseline.name}"
     return {"verdict": "pass", "value": 0.0, "message": text}
 
 
