@@ -120,12 +120,17 @@ def test_flat_groups_are_logged_as_they_are(tmp_path: Path) -> None:
     assert {e["frac_reward_zero_std"] for e in run.trainer.state.log_history if "reward" in e} == {1.0}
 
 
+async def fails_later(**_: Any) -> list[float]:
+    raise KeyError("later")
+
+
 BAD_REWARDS = {
     "none": (lambda **_: None, "TypeError: 'NoneType' object is not iterable"),
-    "text": (lambda completions, **_: completions, "ValueError: too many dimensions 'str'"),
-    "short": (lambda **_: [1.0], "ValueError: The reward function"),
+    "text": (lambda completions, **_: completions, "ValueError: could not convert string to float"),
+    "short": (lambda **_: [1.0], "returned 1 rewards for 16 completions"),
     "raises": (lambda **_: {}["boom"], "KeyError: 'boom'"),
     "signature": (lambda texts: [1.0], "TypeError: "),
+    "waits": (fails_later, "KeyError: 'later'"),
 }
 
 
@@ -134,7 +139,7 @@ def test_what_a_reward_function_does_wrong_is_one_line(name: str, tmp_path: Path
     reward, said = BAD_REWARDS[name]
     with pytest.raises(TrainingError) as caught:
         Run(tmp_path, reward=reward).train()
-    assert str(caught.value).startswith(f"training.reward: <lambda>: {said}") and "\n" not in str(caught.value)
+    assert str(caught.value).startswith(f"training.reward: {reward.__name__}: {said}") and "\n" not in str(caught.value)
 
 
 def nan_width(group: bounds.Group) -> bounds.Bounds:

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import torch
+from accelerate.utils import gather_object
 from torch import Tensor
 
 from workflow_scripts import tables
@@ -147,3 +148,11 @@ def _arrow(table: tables.Table, block: np.ndarray) -> pa.Table:
 def _concat(table: tables.Table, chunks: Iterable[pa.Table]) -> pa.Table:
     plain = [chunk.replace_schema_metadata(None).cast(tables.schema(table)) for chunk in chunks]
     return pa.concat_tables(plain) if plain else tables.schema(table).empty_table()
+
+
+def gathered(columns: np.ndarray, tokens: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The records of all processes, for each of them."""
+    parts = gather_object([(columns, tokens)])
+    width = max(part.shape[2] for _, part in parts)
+    wide = [np.pad(part, ((0, 0), (0, 0), (0, width - part.shape[2]))) for _, part in parts]
+    return np.concatenate([c for c, _ in parts]), np.concatenate(wide, axis=1)

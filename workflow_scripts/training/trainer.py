@@ -32,7 +32,8 @@ from workflow_scripts.sampling.transformers_engine import sample
 from workflow_scripts.training import TESTED_TRL
 from workflow_scripts.training.errors import OutOfMemory, TrainingError
 from workflow_scripts.training.objective import Objective, RolloutPlan
-from workflow_scripts.training.records import Recorder
+from workflow_scripts.training.records import Recorder, gathered
+from workflow_scripts.training.rewards import guarded
 
 
 @dataclass
@@ -68,7 +69,8 @@ class Trainer(GRPOTrainer):
         self._rewards: Tensor | None = None
         self._bounds: Bounds | None = None  # of the last micro-batch
         self._buffered_inputs: list[dict[str, Any]] | None
-        kwargs["reward_funcs"] = kwargs["reward_funcs"] or self.score
+        own = kwargs["reward_funcs"]
+        kwargs["reward_funcs"] = guarded(own) if own else self.score
         if kwargs["args"].use_vllm:
             from workflow_scripts.training.vllm_rollouts import Rollouts
 
@@ -156,13 +158,7 @@ class Trainer(GRPOTrainer):
             truncated=[not ids or ids[-1] not in ends for ids in completion_ids_list],
             tokens=[len(ids) for ids in completion_ids_list],
         )
-        try:
-            rewards = super()._calculate_rewards(inputs, prompts, completions, completion_ids_list)
-        except Exception as error:  # a function of the user's: anything may happen in it
-            if self.grade is not None:
-                raise
-            why = " ".join(f"{type(error).__name__}: {error}".split())
-            raise TrainingError(f"training.reward: {self.reward_func_names[0]}: {why}") from error
+        rewards = super()._calculate_rewards(inputs, prompts, completions, completion_ids_list)
         if not torch.isfinite(rewards).all():
             bad = int((~torch.isfinite(rewards)).any(1).nonzero()[0])
             raise TrainingError(
@@ -351,9 +347,8 @@ class Trainer(GRPOTrainer):
             outside = (((importance < bounds.lower) | (importance > bounds.upper)) * mask).sum(1)
             upper = bounds.upper[:, 0] if bounds.upper.shape[1] == 1 else upper
             lower = bounds.lower[:, 0] if bounds.lower.shape[1] == 1 else lower
-        per_rollout = {
-            name: inputs[name] for name in ("prompt_position", "rollout", "group_correct", "reward", "truncated")
-        }
+        names = ("prompt_position", "rollout", "group_correct", "reward", "truncated")
+        per_rollout = {name: inputs[name] for name in names}
         self.recorder.add(
             per_rollout
             | {
@@ -393,7 +388,7 @@ class Trainer(GRPOTrainer):
             raise TrainingError(f"the loss is {loss.item()} at step {self.state.global_step + 1}")
         if self._step % self.args.gradient_accumulation_steps == 0:
             several = self.accelerator.num_processes > 1
-            shares = self.recorder.end_step(self.state.global_step + 1, _gather_records if several else None)
+            shares = self.recorder.end_step(self.state.global_step + 1, gathered if several else None)
             for name, value in shares.items():
                 known = {"clip_ratio": self.objective.bounds is not None, "kl": bool(self.objective.beta)}
                 if known.get(name.partition("/")[0], True):
@@ -403,10 +398,3 @@ class Trainer(GRPOTrainer):
     def _save_checkpoint(self, model: Any, trial: Any) -> None:
         # past TRL's own method: a resumable state needs no model card
         super(GRPOTrainer, self)._save_checkpoint(model, trial)
-
-
-def _gather_records(columns: np.ndarray, tokens: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    parts = gather_object([(columns, tokens)])
-    width = max(part.shape[2] for _, part in parts)
-    wide = [np.pad(part, ((0, 0), (0, 0), (0, width - part.shape[2]))) for _, part in parts]
-    return np.concatenate([c for c, _ in parts]), np.concatenate(wide, axis=1)
