@@ -59,6 +59,7 @@ LOG_FAULTS = {
     "perplexity": (log(entry(1, acc=7.5)), "line 1: acc is 7.5, which is no share correct of one graded response"),
     "no share": (log(entry(1, acc=0.4, filtered_resps=[["x"] * 4])), "line 1: acc is 0.4, which is no share correct"),
     "problem twice": (log(entry(1), entry(1)), "line 2: a, seed 0, problem 1 of all is there already: "),
+    "no name": (log('{"doc_id": null, "metrics": [[]]}'), "line 1: metrics holds [], and should be names"),
     "digits": ("{" + '"doc_id":' + "9" * 5000 + "}\n", "no JSON that can be read: ValueError"),
     "list": ("[1,\n2", "line 2: no JSON"),
     "table": (EXAMPLE, "a table names its arms and seeds itself; give it without ARM:SEED="),
@@ -169,13 +170,42 @@ def test_no_table_is_a_crash(tmp_path: Path, data: st.DataObject) -> None:
     assert (code, err) == (0, "") if out else (code, err.count("\n")) == (1, 1)
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(content=st.binary(max_size=60) | st.recursive(
-    st.none() | st.booleans() | st.floats() | st.text(max_size=3),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(
-        st.sampled_from(["doc_id", "metrics", "acc", "filter", "resps", "filtered_resps", "doc_hash"]), inner),
-    max_leaves=12).map(lambda value: json.dumps(value).encode()))  # fmt: skip
+ANY = st.recursive(
+    st.none() | st.booleans() | st.floats() | st.integers(-2, 3) | st.text(max_size=3),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3), inner, max_size=2),
+    max_leaves=4,
+)
+FIELDS = ("doc_id", "metrics", "acc", "filter", "resps", "filtered_resps", "doc_hash", "prompt_hash")
+LINE = st.builds(lambda fields: entry(1, resps=[["x"]]) | fields, st.dictionaries(st.sampled_from(FIELDS), ANY))
+LOG = st.lists(LINE, max_size=3).map(lambda lines: log(*lines).encode())
+PATHOLOGICAL = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+
+
+@PATHOLOGICAL
+@given(content=st.binary(max_size=60) | ANY.map(lambda value: json.dumps(value).encode()) | LOG)
 def test_no_log_is_a_crash(tmp_path: Path, content: bytes) -> None:
+    """Bytes, JSON, and lines of a log some fields of which are anything."""
     (tmp_path / "x").write_bytes(content)
-    assert said(f"a:0={tmp_path / 'x'}")[0] == 1  # one arm at most
+    code, out, err = said(f"a:0={tmp_path / 'x'}")  # one arm at most
+    assert (code, out, err.count("\n")) == (1, "", 1)
     assert said(tmp_path / "x")[0] == 1
+
+
+DETAILS = {
+    "new": {"doc": {"query": "q"}, "metric": {"acc": 1.0}, "model_response": {"text": ["x"]}},
+    "old": {"example": "q", "metrics": "{'acc': 1.0}", "predictions": "['x']"},
+}
+
+
+@PATHOLOGICAL
+@given(data=st.data())
+def test_no_details_are_a_crash(tmp_path: Path, data: st.DataObject) -> None:
+    """Details of lighteval, one field of which is anything that parquet holds, or Python prints."""
+    sound = DETAILS[data.draw(st.sampled_from(["new", "old"]))]
+    row = sound | {data.draw(st.sampled_from(list(sound))): data.draw(ANY | ANY.map(repr))}
+    try:
+        pq.write_table(pa.Table.from_pylist([row, row]), tmp_path / "x")
+    except (pa.ArrowException, UnicodeError):
+        return  # nothing that could lie in a file
+    code, out, err = said(f"a:0={tmp_path / 'x'}")
+    assert (code, out, err.count("\n")) == (1, "", 1)

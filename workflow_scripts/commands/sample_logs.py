@@ -111,13 +111,16 @@ def _lm_eval(path: Path) -> Iterator[Sample]:
         if not isinstance(entry, dict) or "doc_id" not in entry:
             raise InputError(f"{place}: no doc_id: not a sample log of lm-evaluation-harness")
         names = entry.get("metrics")
-        if not isinstance(names, list):
+        if isinstance(names, list):
+            if other := [name for name in names if not isinstance(name, str)]:
+                raise InputError(f"{place}: metrics holds {other[0]!r}, and should be names")
+        else:
             names = [key for key, value in entry.items() if key not in NOT_METRICS and isinstance(value, int | float)]
         drawn, graded = _graded(entry)
         yield Sample(
             place,
             str(entry["doc_id"]),
-            {str(name): entry.get(name) for name in names},
+            {name: entry.get(name) for name in names},
             drawn,
             graded,
             None if entry.get("filter") is None else str(entry["filter"]),
@@ -175,7 +178,7 @@ def _lighteval(path: Path) -> Iterator[Sample]:
             problem = tables.text_digest(str(query))
             seen[problem] += 1
             drawn = len(texts) if isinstance(texts, list) else 1
-            named = {name: value for name, value in metrics.items() if value is not None}
+            named = {str(name): value for name, value in metrics.items() if value is not None}
             yield Sample(place, f"{problem}-{seen[problem]}", named, max(drawn, 1), None)
 
 
