@@ -6,12 +6,13 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from scipy import stats
 
 from workflow_scripts import tables
 from workflow_scripts.stages import (
-    _analysis,
     estimate_effects,
     estimate_power,
     estimate_scores,
@@ -278,13 +279,33 @@ def test_faulty_counts_are_refused_by_name(analyse: Run, change: dict[str, Any],
         analyse("effects", chosen, rows)
 
 
-def test_duplicate_counts_are_refused(analyse: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def foreign(rows: list[dict[str, Any]]) -> Callable[..., None]:
+    """In place of `tables.write`: a parquet file with these rows, in their order, that no stage has checked."""
+
+    def write(path: Path, table: tables.Table, *_: Any) -> None:
+        pq.write_table(pa.Table.from_pylist(rows, schema=tables.schema(table)), path)
+
+    return write
+
+
+def test_duplicate_counts_are_refused(analyse: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     chosen = settings()
     rows = counts(chosen)
-    foreign = pd.DataFrame([*rows, rows[0]]).assign(excluded=None)
-    monkeypatch.setattr(_analysis.tables, "read", lambda *_: type("Read", (), {"to_pandas": lambda self: foreign})())
-    with pytest.raises(StageError, match="two rows for one problem; arm base, seed 0, step 0"):
-        analyse("scores", chosen, rows)
+    analyse("scores", chosen, rows)  # makes the folder
+    with monkeypatch.context() as patch:
+        patch.setattr(tables, "write", foreign([*rows, rows[0]]))
+        with pytest.raises(StageError, match="two rows for one problem; arm base, seed 0, step 0"):
+            analyse("scores", chosen, rows)
+
+
+@pytest.mark.parametrize("table", STAGES)
+def test_the_order_of_the_rows_of_counts_does_not_matter(
+    analyse: Run, table: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    chosen = settings(benchmarks=["sums", "choice"])
+    rows = counts(chosen)
+    in_order = analyse(table, chosen, sorted(rows, key=lambda row: [row[c] for c in tables.COUNTS.key]))
+    assert analyse(table, chosen, rows[::-1]).equals(in_order)
 
 
 def test_scores_hold_every_run_and_the_interval_over_runs(analyse: Run) -> None:
@@ -292,6 +313,9 @@ def test_scores_hold_every_run_and_the_interval_over_runs(analyse: Run) -> None:
     rows = counts(chosen)
     scores = analyse("scores", chosen, rows)
     runs = scores.query("level == 'run' and arm == 'gapo' and step == 48 and pass_at == 1")
+    averages = scores.query("level == 'run' and arm == 'gapo' and step == 48 and metric == 'avg@n'")
+    assert averages["score"].tolist() == runs["score"].tolist()
+    assert runs["ci_high"].to_numpy() == pytest.approx(runs["score"] + stats.norm.ppf(0.975) * runs["se"])
     assert runs["score"].to_numpy() == pytest.approx(run_scores(rows, "gapo"))
     arm = scores.query("level == 'arm' and arm == 'gapo' and step == 48 and pass_at == 1").iloc[0]
     expected = stats.ttest_1samp(run_scores(rows, "gapo"), 0).confidence_interval(0.95)
@@ -369,15 +393,37 @@ def test_difficulty_splits_by_the_base_model_and_by_the_source(analyse: Run, tmp
 
 
 def test_coverage_counts_gained_and_lost_problems(analyse: Run) -> None:
-    chosen = settings(runs={"fixed": [0]}, base_repeats=[0, 1])
-    rows = problem_rows("base", 0, 0, "sums", [0, 0, 1, 8]) + problem_rows("base", 1, 0, "sums", [1, 0, 0, 8])
-    rows += problem_rows("fixed", 0, 48, "sums", [3, 0, 0, 8])
-    found = analyse("coverage", chosen, rows).set_index(["arm", "seed"])
-    fixed = found.loc[("fixed", 0)]
-    assert (fixed["solved"], fixed["gained"], fixed["lost"], fixed["against"]) == (2, 1, 1, "base")
-    assert fixed["solve_rate_histogram"].tolist() == [2, 0, 0, 1, 0, 0, 0, 0, 1]
-    assert found.loc[("base", 0), ["gained", "lost"]].isna().all()
-    assert tuple(found.loc[("base", 1), ["gained", "lost"]]) == (1, 1)
+    chosen = settings(
+        roles={"fixed": "comparison", "gapo": "comparison", "placebo": "placebo"},
+        runs={"fixed": [0, 1], "gapo": [0], "placebo": [7]},
+        base_repeats=[0, 1],
+    )
+    rows = [
+        row
+        for arm, seed, step, correct in (
+            ("base", 0, 0, [0, 0, 1, 8]), ("base", 1, 0, [1, 0, 0, 8]),
+            ("fixed", 0, 48, [3, 0, 0, 8]), ("fixed", 1, 48, [3, 2, 0, 8]),
+            ("gapo", 0, 48, [0, 5, 6, 8]), ("placebo", 7, 48, [0, 0, 0, 8]),
+        )
+        for row in problem_rows(arm, seed, step, "sums", correct)
+    ]  # fmt: skip
+    columns = ["solved", "gained", "lost", "placebo_gained", "placebo_lost", "gained_from_base", "lost_from_base"]
+
+    def found(chosen: dict[str, Any], level: str = "run") -> dict[tuple[str, int], list[float]]:
+        table = analyse("coverage", chosen, rows).query("level == @level").set_index(["arm", "seed"])
+        assert set(table["against"].dropna()) == {"fixed"}
+        return {key: [None if np.isnan(x) else x for x in row] for key, row in table[columns].T.to_dict("list").items()}
+
+    runs = found(chosen)
+    assert runs["gapo", 0] == [3, (2 + 1) / 2, (1 + 1) / 2, 0, 1.5, 1.5, 0.5]
+    assert runs["fixed", 0] == [2, 0, 1, 0, 1.5, 0.5, 0.5]  # against the baseline's other run
+    assert runs["base", 0] == [2, None, None, None, None, 1, 1]
+    assert [row[:5] for (arm, _), row in found(chosen, "arm").items() if arm == "fixed"] == [[2.5, 0.5, 0.5, 0, 1.5]]
+    without = analyse("coverage", chosen | {"roles": dict.fromkeys(("fixed", "gapo"), "comparison")}, rows)
+    known = without.query("arm == 'gapo' and level == 'arm'").iloc[0]
+    assert (known["placebo"], known["placebo_gained"], known["placebo_lost"]) == ("fixed", 0.5, 0.5)
+    histograms = without.query("arm == 'fixed' and level == 'arm'")["solve_rate_histogram"].iloc[0]
+    assert histograms.tolist() == [3, 0, 1, 2, 0, 0, 0, 0, 2]
 
 
 def test_equal_inputs_give_equal_bytes(analyse: Run, tmp_path: Path) -> None:

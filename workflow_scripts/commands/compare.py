@@ -6,8 +6,6 @@ Numbers, verdicts and sentences come from the analysis stages of a study; here i
 import argparse
 import re
 import sys
-from collections.abc import Sequence
-from dataclasses import asdict
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any, NoReturn
@@ -20,42 +18,19 @@ from workflow_scripts.commands import columns, counts_table, sample_logs
 from workflow_scripts.commands.counts_table import InputError, Part, near
 from workflow_scripts.commands.evaluations import Evaluations
 from workflow_scripts.figures.words import interval, number, percent
-from workflow_scripts.stages import estimate_effects, estimate_scores
+from workflow_scripts.stages import estimate_effects, estimate_scores, measure_noise_floors
 from workflow_scripts.stages._analysis import Analysis, write
 from workflow_scripts.stages._command import Job, StageError
 from workflow_scripts.stages._findings import primary, verdict_sentence
-from workflow_scripts.statistics import noise_floor
-from workflow_scripts.statistics.arm import Arm
 
 RUN = re.compile(r"(.+?):([^:=]*)=(.+)", re.DOTALL)
-UNKNOWN = ("truncated", "unparsed", "completion_tokens")  # of which such results say nothing
+UNKNOWN = ("truncated_share", "unparsed_share", "mean_completion_tokens")  # of which such results say nothing
 FILES = (
     "csv or parquet with a row per run and problem: arm, seed, problem, n (samples), c (correct), and optionally run, "
     "benchmark, step; or ARM:SEED=FILE, a sample log of lm-evaluation-harness (jsonl), details of lighteval (parquet), "
     "or a folder of them"
 )
 Row = dict[str, Any]
-
-
-class _OneLook(list[int]):
-    """The looks of a study that named none: one, with whatever seeds there are."""
-
-    def __contains__(self, look: object) -> bool:
-        return True
-
-
-class _Analysis(Analysis):
-    """Keeps every arm's scores: each is asked for by several tables, and the baseline by every arm."""
-
-    def __init__(self, job: Job) -> None:
-        super().__init__(job)
-        self._made: dict[tuple[str, tuple[str, ...], int, int], Arm] = {}
-
-    def arm(self, arm: str, benchmarks: Sequence[str], step: int, pass_at: int) -> Arm:
-        key = arm, tuple(benchmarks), step, pass_at
-        if key not in self._made:
-            self._made[key] = super().arm(arm, benchmarks, step, pass_at)
-        return self._made[key]
 
 
 # Inputs
@@ -143,54 +118,17 @@ def analysis_of(found: Evaluations, options: argparse.Namespace) -> Analysis:
         "endpoint": {"pass_at": options.pass_at[0], "checkpoint": "last"},
         "margin": options.margin,
         "alpha": options.alpha,
-        "looks": options.looks or _OneLook([0]),
+        "looks": options.looks or None,
         "last_steps": found.last_steps,
     }
-    analysis = _Analysis(Job(settings, {}, "", Path(), {"counts": [options.files[0]]}, {}, ()))
+    analysis = Analysis(Job(settings, {}, "", Path(), {"counts": [options.files[0]]}, {}, ()))
     analysis.cells = found.cells
     return analysis
 
 
-def effects_of(analysis: Analysis) -> list[Row]:
-    """Rows of the table effects."""
-    rows = [
-        estimate_effects._row(analysis, arm, view, step, pass_at, estimand)
-        for arm in analysis.others
-        for step in analysis.steps(arm)
-        for view in analysis.views
-        for pass_at in analysis.pass_at
-        for estimand in estimate_effects.ESTIMANDS
-    ]
-    estimate_effects._add_adjusted(analysis, rows)
-    if isinstance(analysis.looks, _OneLook):
-        rows = [row | {"planned_look": None} for row in rows]
-    return rows
-
-
 def scores_of(analysis: Analysis) -> list[Row]:
-    """Rows of the table scores."""
-    rows = [
-        row
-        for arm in analysis.arms
-        for view in analysis.views
-        for step in analysis.steps(arm)
-        for pass_at in analysis.pass_at
-        for row in estimate_scores._rows(analysis, arm, view, step, pass_at)
-    ]
-    return [row | {"truncated_share": None, "unparsed_share": None, "mean_completion_tokens": None} for row in rows]
-
-
-def noise_floors_of(analysis: Analysis) -> list[Row]:
-    """Rows of the table noise_floors: of re-training, the only one that such results hold."""
-    return [
-        {"kind": "training", "arm": arm, "benchmark": view, "step": step, "pass_at": pass_at, "runs": len(runs.seeds),
-         **asdict(noise_floor.training(runs))}
-        for arm in analysis.arms
-        for view, benchmarks in analysis.views.items()
-        for step in analysis.steps(arm)
-        for pass_at in analysis.pass_at
-        for runs in [analysis.arm(arm, benchmarks, step, pass_at)]
-    ]  # fmt: skip
+    """Rows of the table scores, without what such results do not say."""
+    return [row | dict.fromkeys(UNKNOWN) for row in estimate_scores.rows(analysis)]
 
 
 class _Memory(Job):
@@ -203,8 +141,12 @@ class _Memory(Job):
 def results(analysis: Analysis) -> dict[str, list[Row]]:
     """The tables effects, scores and noise_floors, each in the order of its key, nan as None."""
     memory = _Memory({}, {}, "", Path(), {}, {}, ())
-    for table, rows in ((tables.EFFECTS, effects_of), (tables.SCORES, scores_of),
-                        (tables.NOISE_FLOORS, noise_floors_of)):  # fmt: skip
+    made = (
+        (tables.EFFECTS, estimate_effects.rows),
+        (tables.SCORES, scores_of),
+        (tables.NOISE_FLOORS, measure_noise_floors.of_training),  # the only noise that such results hold
+    )
+    for table, rows in made:
         write(memory, table.name, table, [dict.fromkeys(table.columns) | row for row in rows(analysis)])
     return dict(memory.outputs)  # type: ignore[arg-type]
 
@@ -217,7 +159,7 @@ def _table(analysis: Analysis, found: dict[str, list[Row]]) -> list[list[str]]:
     scores = {
         (row["arm"], row["step"], row["benchmark"], row["pass_at"]): row
         for row in found["scores"]
-        if row["level"] == "arm"
+        if row["level"] == "arm" and row["metric"] == "pass@k"
     }
     head = ["arm", "benchmark", "pass@", "seeds", "score", "difference", "interval", "p", "detects", "verdict"]
     lines = [[*head, "of problems like these"]]
@@ -253,7 +195,7 @@ def _markdown(rows: list[list[str]]) -> str:
 
 
 def _head(analysis: Analysis, found: Evaluations) -> str:
-    arms, looks = len(analysis.family), len(analysis.looks)
+    arms, looks = len(analysis.family), analysis.number_of_looks
     level = percent(1 - analysis.alpha(analysis.others[0]))
     shared = [f"{arms} arms" if arms > 1 else "", f"{looks} looks" if looks > 1 else ""]
     over = f", alpha {analysis.settings['alpha']:g} over {' x '.join(filter(None, shared))}" if any(shared) else ""
@@ -268,10 +210,9 @@ def _head(analysis: Analysis, found: Evaluations) -> str:
 
 
 def _save(folder: Path, analysis: Analysis, results: dict[str, list[Row]], paths: list[str]) -> None:
-    settings = {key: value for key, value in analysis.settings.items() if key != "looks"}
     provenance = {
         "command": "compare",
-        "settings": settings | {"looks": [] if isinstance(analysis.looks, _OneLook) else analysis.looks},
+        "settings": analysis.settings,
         "inputs": {path: tables.input_digest(path) for path in paths},
         "libraries": {name: version(name) for name in estimate_effects.LIBRARIES},
     }

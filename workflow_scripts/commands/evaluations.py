@@ -2,7 +2,6 @@
 
 from collections import Counter
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -11,19 +10,9 @@ from numpy.typing import NDArray
 
 from workflow_scripts.commands.counts_table import InputError, Part, listed
 from workflow_scripts.stages._analysis import MACRO
+from workflow_scripts.stages._cells import Cell, Cells, Codes, coded
 
-Codes = NDArray[np.int64]
 FEW = 10  # problems below which two runs may well have the same counts by chance
-
-
-def _coded(column: pa.ChunkedArray) -> tuple[Codes, list[str]]:
-    """Each text's place among all different ones, in the order in which the analysis sorts them; and those."""
-    encoded = column.combine_chunks().dictionary_encode()
-    names = encoded.dictionary.to_pylist()
-    order = sorted(range(len(names)), key=names.__getitem__)
-    places = np.empty(len(names), dtype=np.int64)
-    places[order] = np.arange(len(names))
-    return places[encoded.indices.to_numpy()], [names[i] for i in order]
 
 
 def _joined(first: Codes, second: Codes) -> Codes:
@@ -41,9 +30,9 @@ class Evaluations:
         self.warnings = _notes(parts)
         _check_contents(parts, self.warnings)
         rows = pa.concat_tables([part.rows for part in parts])
-        self._arm, self.arms = _coded(rows["arm"])
-        self._benchmark, self._names = _coded(rows["benchmark"])
-        self._problem, self._problems = _coded(rows["problem"])
+        self._arm, self.arms = coded(rows["arm"])
+        self._benchmark, self._names = coded(rows["benchmark"])
+        self._problem, self._problems = coded(rows["problem"])
         self._n, self._c, seed, step = (rows[name].to_numpy() for name in ("n", "c", "seed", "step"))
         if MACRO in self._names:
             raise InputError(f"a benchmark may not be called {MACRO}: that is the mean over all of them")
@@ -107,12 +96,12 @@ class Evaluations:
         )
 
     @cached_property
-    def cells(self) -> dict[tuple[str, int, int, str], pd.DataFrame]:
-        """(arm, seed, step, benchmark) -> its counts by problem, in the order of `Analysis.cells`."""
+    def cells(self) -> Cells:
+        """(arm, seed, step, benchmark) -> its counts by problem, in the order of `Cells`."""
         order = self._order
         cell = self._cell[order]
         starts = np.flatnonzero(np.r_[True, cell[1:] != cell[:-1]])
-        found = {}
+        found = Cells()
         for start, end in zip(starts, [*starts[1:], len(cell)], strict=True):
             rows = order[start:end]
             first = rows[0]
@@ -122,9 +111,8 @@ class Evaluations:
                 int(self._steps[self._step[first]]),
                 self._names[self._benchmark[first]],
             )
-            counts: dict[str, Any] = {"problem_id": self._problem[rows], "samples": self._n[rows]}
-            counts["correct"] = self._c[rows]
-            found[name] = pd.DataFrame(counts | dict.fromkeys(("truncated", "unparsed", "completion_tokens"), 0))
+            unknown = np.zeros(end - start, dtype=np.int64)
+            found[name] = Cell(self._n[rows], self._c[rows], unknown, unknown, unknown)
         return found
 
     @cached_property
@@ -166,7 +154,7 @@ class Evaluations:
             each = listed(f"{arm} {count}" for arm, count in counts.items())
             self.warnings.append(f"Arms have different numbers of seeds: {each}.")
         for name in self.benchmarks:
-            sizes = [cell["samples"] for (*_, other), cell in self.cells.items() if other == name]
+            sizes = [cell.samples for (*_, other), cell in self.cells.items() if other == name]
             low, high = min(size.min() for size in sizes), max(size.max() for size in sizes)
             if low != high:
                 self.warnings.append(
@@ -178,14 +166,14 @@ class Evaluations:
         last = {key: cell for key, cell in self.cells.items() if key[2] == self.last_steps[key[0]]}
         for arm in self.arms:
             own = [cell for (name, *_), cell in last.items() if name == arm]
-            if not any(cell["correct"].any() for cell in own):
+            if not any(cell.correct.any() for cell in own):
                 self.warnings.append(f"{arm} solves nothing: no sample of any run is correct.")
-            elif all((cell["correct"] == cell["samples"]).all() for cell in own):
+            elif all((cell.correct == cell.samples).all() for cell in own):
                 self.warnings.append(f"{arm} solves everything: every sample of every run is correct.")
         same = Counter(
-            (name, cell["samples"].to_numpy().tobytes(), cell["correct"].to_numpy().tobytes())
+            (name, cell.samples.tobytes(), cell.correct.tobytes())
             for (*_, name), cell in last.items()
-            if len(cell) >= FEW and (cell["correct"] / cell["samples"]).nunique() > 1
+            if len(cell) >= FEW and np.ptp(cell.correct / cell.samples) > 0
         )
         for (name, *_), count in same.items():
             if count > 1:

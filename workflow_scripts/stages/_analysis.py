@@ -6,17 +6,18 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-import pandas as pd
 
 from workflow_scripts import tables
-from workflow_scripts.stages._command import Job, StageError
+from workflow_scripts.stages._cells import Cell, Cells
+from workflow_scripts.stages._command import Job
 from workflow_scripts.statistics.arm import Arm
 from workflow_scripts.statistics.pass_at_k import pass_at_k, pass_at_k_variance
 
 BASE = "base"  # the untrained model in counts: its seed is the repeat, its step 0
 MACRO = "macro"  # in place of a benchmark: the mean over the reported benchmarks
+KEPT = 128  # score arrays of other arms than the baseline that are kept: of an arm's step, all views and pass_at
 
-Cell = pd.DataFrame  # counts of one run at one checkpoint on one benchmark: a row per problem, by problem_id
+Row = dict[str, Any]
 
 
 class Analysis:
@@ -31,7 +32,7 @@ class Analysis:
         self.baseline: str = settings["baseline"]
         self.roles: dict[str, str] = settings["roles"]
         self.margin: float = settings["margin"]
-        self.looks: list[int] = settings["looks"]
+        self.looks: list[int] | None = settings["looks"]  # None: one, with whatever seeds there are
         self.last_steps: dict[str, int] = settings["last_steps"]
         self.benchmarks: list[str] = settings["benchmarks"]
         self.views = {name: [name] for name in self.benchmarks}
@@ -41,6 +42,9 @@ class Analysis:
         self.endpoint_pass_at: int = settings["endpoint"]["pass_at"]
         self.pass_at = sorted({*settings["pass_at"], self.endpoint_pass_at})
         self.path = job.input("counts")
+        self._runs: dict[tuple[str, tuple[str, ...], int], dict[int, list[Cell]]] = {}
+        self._kept: dict[tuple[str, tuple[str, ...], int, int], Arm] = {}
+        self._of_baseline: dict[tuple[str, tuple[str, ...], int, int], Arm] = {}
 
     @property
     def arms(self) -> list[str]:
@@ -60,7 +64,12 @@ class Analysis:
     def alpha(self, arm: str) -> float:
         """Level of an arm's verdict: alpha/(arms x looks), or alpha/looks for a placebo or sensitivity arm."""
         arms = len(self.family) if arm in self.family else 1
-        return self.settings["alpha"] / (arms * max(len(self.looks), 1))
+        return self.settings["alpha"] / (arms * self.number_of_looks)
+
+    @property
+    def number_of_looks(self) -> int:
+        """Planned looks that share alpha; at least one."""
+        return max(len(self.looks or ()), 1)
 
     def endpoint_step(self, arm: str) -> int:
         """The arm's step that the endpoint asks for; 0, where nothing was trained, for an arm left out by only_arms."""
@@ -77,38 +86,13 @@ class Analysis:
         return sorted(self.settings["base_repeats"] if arm == BASE else self.settings["runs"].get(arm, []))
 
     @cached_property
-    def cells(self) -> dict[tuple[str, int, int, str], Cell]:
+    def cells(self) -> Cells:
         """(arm, seed, step, benchmark) -> its counts, after a check that they make sense."""
-        frame = tables.read(self.path, tables.COUNTS).to_pandas()
-        frame = frame[frame["excluded"].isna()].sort_values([*tables.COUNTS.key], kind="stable")
-        self._check_rows(frame)
-        cells = dict(iter(frame.groupby(["arm", "seed", "step", "benchmark"], sort=True)))
-        first: dict[str, tuple[str, Cell]] = {}
-        for (arm, seed, step, benchmark), cell in cells.items():
-            name = f"arm {arm}, seed {seed}, step {step}"
-            other, reference = first.setdefault(benchmark, (name, cell))
-            if not np.array_equal(cell["problem_id"], reference["problem_id"]):
-                raise StageError(
-                    f"{self.path}: {name} has {len(cell)} problems of {benchmark} and {other} has {len(reference)}, or "
-                    "not the same ones; every run must be graded on the same problems"
-                )
-        return cells
-
-    def _check_rows(self, frame: pd.DataFrame) -> None:
-        faults = {
-            "two rows for one problem": frame.duplicated([*tables.COUNTS.key]),
-            "correct must lie between 0 and samples": (frame["correct"] < 0) | (frame["correct"] > frame["samples"]),
-            f"pass_at {max(self.pass_at)} needs as many samples": frame["samples"] < max(self.pass_at),
-        }
-        for fault, rows in faults.items():
-            if rows.any():
-                row = frame[rows].iloc[0]
-                where = ", ".join(f"{column} {row[column]}" for column in tables.COUNTS.key)
-                raise StageError(f"{self.path}: {fault}; {where}: {row['correct']} correct of {row['samples']} samples")
+        return Cells.read(self.path, max(self.pass_at))
 
     def problem_ids(self, benchmark: str) -> list[str]:
         """The problems that count, in the order of every cell; empty if none is left."""
-        return next((cell["problem_id"].tolist() for (*_, name), cell in self.cells.items() if name == benchmark), [])
+        return self.cells.problem_ids.get(benchmark, [])
 
     @cached_property
     def _steps(self) -> dict[str, dict[tuple[int, str], list[int]]]:
@@ -118,9 +102,13 @@ class Analysis:
             found.setdefault(arm, {}).setdefault((seed, benchmark), []).append(step)
         return found
 
+    @cached_property
+    def _steps_of_arm(self) -> dict[str, list[int]]:
+        return {arm: sorted({step for steps in runs.values() for step in steps}) for arm, runs in self._steps.items()}
+
     def steps(self, arm: str) -> list[int]:
         """Steps of an arm that were evaluated in any of its runs."""
-        return sorted({step for steps in self._steps.get(arm, {}).values() for step in steps})
+        return self._steps_of_arm.get(arm, [])
 
     def step_reached(self, arm: str, seed: int, step: int, benchmark: str) -> int | None:
         """The step itself, or the last checkpoint of a run that ended before it; None without either.
@@ -133,25 +121,39 @@ class Analysis:
 
     def runs(self, arm: str, benchmarks: Sequence[str], step: int) -> dict[int, list[Cell]]:
         """seed -> one cell per benchmark, for the runs that have them all."""
-        found = {}
-        for seed in self.seeds(arm):
-            reached = {benchmark: self.step_reached(arm, seed, step, benchmark) for benchmark in benchmarks}
-            cells = [self.cells[arm, seed, at, benchmark] for benchmark, at in reached.items() if at is not None]
-            if len(cells) == len(benchmarks):
-                found[seed] = cells
-        return found
+        key = arm, tuple(benchmarks), step
+        if key not in self._runs:
+            found = self._runs[key] = {}
+            for seed in self.seeds(arm):
+                reached = {benchmark: self.step_reached(arm, seed, step, benchmark) for benchmark in benchmarks}
+                cells = [self.cells[arm, seed, at, benchmark] for benchmark, at in reached.items() if at is not None]
+                if len(cells) == len(benchmarks):
+                    found[seed] = cells
+        return self._runs[key]
 
     def arm(self, arm: str, benchmarks: Sequence[str], step: int, pass_at: int) -> Arm:
         """The arm's problem scores; without seeds where it has no such runs."""
+        key = arm, tuple(benchmarks), step, pass_at
+        kept = self._of_baseline if arm == self.baseline else self._kept
+        if key not in kept:
+            if kept is self._kept and len(kept) >= KEPT:
+                kept.pop(next(iter(kept)))
+            kept[key] = self._made(*key)
+        return kept[key]
+
+    def _made(self, arm: str, benchmarks: tuple[str, ...], step: int, pass_at: int) -> Arm:
         runs = self.runs(arm, benchmarks, step)
-        score, variance = (
-            tuple(
-                np.stack([function(cell["correct"], cell["samples"], pass_at) for cell in cells])
-                for cells in zip(*runs.values(), strict=True)
-            )
-            for function in (pass_at_k, pass_at_k_variance)
+        if not runs:
+            return Arm((), (), ())
+        if len(benchmarks) > 1:  # shares the arrays of its benchmarks
+            each = [self.arm(arm, [benchmark], step, pass_at) for benchmark in benchmarks]
+            parts = [part.of_runs([part.seeds.index(seed) for seed in runs]) for part in each]
+            return Arm(tuple(runs), tuple(p.score[0] for p in parts), tuple(p.variance[0] for p in parts))
+        correct, samples = (
+            np.stack([getattr(cell, name) for (cell,) in runs.values()]) for name in ("correct", "samples")
         )
-        return Arm(tuple(runs), score, variance)
+        score, variance = (made(correct, samples, pass_at) for made in (pass_at_k, pass_at_k_variance))
+        return Arm(tuple(runs), (score,), (variance,))
 
     def gaps(self, arm: str, benchmarks: Sequence[str], step: int) -> list[str]:
         """What is missing of an arm at a step, in words; empty if nothing is."""
@@ -169,19 +171,14 @@ class Analysis:
         return ([f"{arm}: seed {', '.join(missing)} missing"] if missing else []) + early
 
 
-def share(cells: Sequence[Cell], column: str) -> float:
-    """Sum of a count over all samples of the cells, per sample."""
-    return float(sum(cell[column].sum() for cell in cells) / sum(cell["samples"].sum() for cell in cells))
-
-
-def write(job: Job, name: str, table: tables.Table, rows: list[dict[str, Any]]) -> None:
+def write(job: Job, name: str, table: tables.Table, rows: list[Row]) -> None:
     """Write rows in the order of the table's key; nan becomes null."""
 
     def plain(value: Any) -> Any:
         value = value.item() if isinstance(value, np.generic) else value
         return None if isinstance(value, float) and not math.isfinite(value) else value
 
-    def order(row: dict[str, Any]) -> tuple[Any, ...]:
+    def order(row: Row) -> tuple[Any, ...]:
         return tuple((row.get(column) is not None, row.get(column)) for column in table.key)
 
     clean = [{column: plain(value) for column, value in row.items()} for row in rows]

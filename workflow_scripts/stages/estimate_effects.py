@@ -1,86 +1,95 @@
 """Every arm against the baseline: intervals and verdicts; one primary row per arm, all others exploratory."""
 
-from typing import Any
+from collections.abc import Iterator
 
 from workflow_scripts import tables
-from workflow_scripts.stages._analysis import Analysis, write
+from workflow_scripts.stages._analysis import Analysis, Row, write
 from workflow_scripts.stages._command import Job, run
 from workflow_scripts.statistics.arm import Arm
-from workflow_scripts.statistics.effects import adjust, components, judge, seed_correlation
+from workflow_scripts.statistics.effects import Estimate, adjust, components, judge, seed_correlation
 
 LIBRARIES = ("scipy", "statsmodels")
 ESTIMANDS = ("benchmark", "population")
 
 
-def _look(analysis: Analysis, treatment: Arm, baseline: Arm) -> dict[str, Any]:
+def _look(analysis: Analysis, treatment: Arm, baseline: Arm) -> Row:
     look = min(len(treatment.seeds), len(baseline.seeds))
     return {
         "seeds": len(treatment.seeds),
         "baseline_seeds": len(baseline.seeds),
         "look": look or None,
-        "planned_look": look in analysis.looks if look else None,
+        "planned_look": look in analysis.looks if look and analysis.looks is not None else None,
     }
 
 
-def _counted(analysis: Analysis, arm: str, view: str, step: int) -> dict[str, Any]:
+def _counted(analysis: Analysis, arm: str, view: str, step: int) -> Row:
     runs = list(analysis.runs(arm, analysis.views[view], step).values())
     if not runs:
         return {}
-    samples = min(cell["samples"].min() for cells in runs for cell in cells)
+    samples = min(cell.samples.min() for cells in runs for cell in cells)
     return {"problems": sum(len(cell) for cell in runs[0]), "samples": samples}
 
 
-def _row(analysis: Analysis, arm: str, view: str, step: int, pass_at: int, estimand: str) -> dict[str, Any]:
+def _of_view(analysis: Analysis, arm: str, view: str, step: int) -> Iterator[Row]:
+    """Rows of one arm at one step on one benchmark: every pass@k and estimand."""
     benchmarks, baseline_step = analysis.views[view], analysis.baseline_step(arm, step)
-    treatment = analysis.arm(arm, benchmarks, step, pass_at)
-    baseline = analysis.arm(analysis.baseline, benchmarks, baseline_step, pass_at)
-    alpha = analysis.alpha(arm)
-    result = judge(treatment, baseline, estimand, alpha, analysis.margin)
-    primary = (step, view, pass_at, estimand) == (
-        analysis.endpoint_step(arm),
-        analysis.endpoint_view,
-        analysis.endpoint_pass_at,
-        "benchmark",
-    )
-    look = _look(analysis, treatment, baseline)
-    notes = [
-        None if primary else "exploratory",
-        f"{look['look']} seeds were not a planned look: exploratory" if look["planned_look"] is False else None,
-        result.reason,
+    alpha, counted = analysis.alpha(arm), _counted(analysis, arm, view, step)
+    gaps = [
         *analysis.gaps(arm, benchmarks, step),
         *analysis.gaps(analysis.baseline, benchmarks, baseline_step),
         None if baseline_step == step else f"against step {baseline_step} of the baseline, its last",
     ]
-    row = {
-        "arm": arm,
-        "baseline": analysis.baseline,
-        "role": analysis.roles[arm],
-        "benchmark": view,
-        "step": step,
-        "metric": "pass@k",
-        "pass_at": pass_at,
-        "estimand": estimand,
-        "delta": result.delta,
-        "level": 1 - alpha,
-        "primary": primary,
-        **look,
-        **_counted(analysis, arm, view, step),
-        "margin": analysis.margin,
-        "mde80": result.mde80,
-        "seeds_needed": result.seeds_needed,
-        "verdict": result.verdict,
-        "reason": "; ".join(note for note in notes if note) or None,
-        **components(treatment, baseline),
-        "seed_correlation": seed_correlation(treatment, baseline),
-    }
-    if result.estimate:
-        low, high = result.estimate.interval(alpha)
-        row |= {"se": result.estimate.se, "df": result.estimate.df, "ci_low": low, "ci_high": high}
-        row["p"] = result.estimate.p
-    return row
+    at_endpoint = (step, view) == (analysis.endpoint_step(arm), analysis.endpoint_view)
+    for pass_at in analysis.pass_at:
+        treatment = analysis.arm(arm, benchmarks, step, pass_at)
+        baseline = analysis.arm(analysis.baseline, benchmarks, baseline_step, pass_at)
+        look = _look(analysis, treatment, baseline)
+        unplanned = f"{look['look']} seeds were not a planned look: exploratory"
+        shared = {
+            "arm": arm,
+            "baseline": analysis.baseline,
+            "role": analysis.roles[arm],
+            "benchmark": view,
+            "step": step,
+            "metric": "pass@k",
+            "pass_at": pass_at,
+            "level": 1 - alpha,
+            "margin": analysis.margin,
+            **look,
+            **counted,
+            **components(treatment, baseline),
+            "seed_correlation": seed_correlation(treatment, baseline),
+        }
+        for estimand in ESTIMANDS:
+            result = judge(treatment, baseline, estimand, alpha, analysis.margin)
+            primary = at_endpoint and (pass_at, estimand) == (analysis.endpoint_pass_at, "benchmark")
+            notes = [
+                None if primary else "exploratory",
+                unplanned if look["planned_look"] is False else None,
+                result.reason,
+                *gaps,
+            ]
+            yield {
+                **shared,
+                "estimand": estimand,
+                "primary": primary,
+                "delta": result.delta,
+                "mde80": result.mde80,
+                "seeds_needed": result.seeds_needed,
+                "verdict": result.verdict,
+                "reason": "; ".join(note for note in notes if note) or None,
+                **_interval(result.estimate, alpha),
+            }
 
 
-def _add_adjusted(analysis: Analysis, rows: list[dict[str, Any]]) -> None:
+def _interval(found: Estimate | None, alpha: float) -> Row:
+    if found is None:
+        return {}
+    low, high = found.interval(alpha)
+    return {"se": found.se, "df": found.df, "ci_low": low, "ci_high": high, "p": found.p}
+
+
+def _add_adjusted(analysis: Analysis, rows: list[Row]) -> None:
     """p_holm over the family's primary rows (an arm without a p value still counts), p_bh over its other rows."""
     tested = [row for row in rows if row["arm"] in analysis.family and "p" in row]
     for column, method, primary, size in (
@@ -92,18 +101,21 @@ def _add_adjusted(analysis: Analysis, rows: list[dict[str, Any]]) -> None:
             row[column] = value
 
 
-def main(job: Job) -> None:
-    analysis = Analysis(job)
-    rows = [
-        _row(analysis, arm, view, step, pass_at, estimand)
+def rows(analysis: Analysis) -> list[Row]:
+    """All rows: every arm at every step evaluated and at the endpoint's, every benchmark, pass@k and estimand."""
+    found = [
+        row
         for arm in analysis.others
         for step in sorted({*analysis.steps(arm), analysis.endpoint_step(arm)})
         for view in analysis.views
-        for pass_at in analysis.pass_at
-        for estimand in ESTIMANDS
+        for row in _of_view(analysis, arm, view, step)
     ]
-    _add_adjusted(analysis, rows)
-    write(job, "effects", tables.EFFECTS, rows)
+    _add_adjusted(analysis, found)
+    return found
+
+
+def main(job: Job) -> None:
+    write(job, "effects", tables.EFFECTS, rows(Analysis(job)))
 
 
 if __name__ == "__main__":

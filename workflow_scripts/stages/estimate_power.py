@@ -35,8 +35,8 @@ def main(job: Job) -> None:
     sd, df = _run_sd(arms)
     upper = power.upper_bound(sd, df) if df else np.nan
     seconds = _seconds_per_run(job)
-    looks = max(len(analysis.looks), 1)
-    one, family = (job.settings["alpha"] / (looks * size) for size in (1, max(len(analysis.family), 1)))
+    one = job.settings["alpha"] / analysis.number_of_looks
+    family = one / max(len(analysis.family), 1)
     have = [len(arm.seeds) for arm in arms]
     rows: list[dict[str, Any]] = []
     for seeds in sorted({*SEEDS, *(n for n in have if n > 1)}):

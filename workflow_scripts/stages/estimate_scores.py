@@ -1,65 +1,65 @@
 """Scores of each run, and of each arm over its runs, with truncated and unparsed shares and lengths beside them."""
 
-from typing import Any
-
 import numpy as np
-from scipy.stats import t
+from scipy.stats import norm, t
 
 from workflow_scripts import tables
-from workflow_scripts.stages._analysis import BASE, Analysis, share, write
+from workflow_scripts.stages._analysis import BASE, Analysis, Row, write
+from workflow_scripts.stages._cells import Cell, share
 from workflow_scripts.stages._command import Job, run
 
 LIBRARIES = ("scipy",)
 
 
-def _beside(cells: list[Any]) -> dict[str, Any]:
+def _beside(cells: list[Cell]) -> Row:
     return {
-        "problems": sum(len(cell) for cell in cells),
-        "samples": min(cell["samples"].min() for cell in cells),
+        "samples": min(cell.samples.min() for cell in cells),
         "truncated_share": share(cells, "truncated"),
         "unparsed_share": share(cells, "unparsed"),
         "mean_completion_tokens": share(cells, "completion_tokens"),
     }
 
 
-def _rows(analysis: Analysis, name: str, view: str, step: int, pass_at: int) -> list[dict[str, Any]]:
-    """A row per run, and one for the arm: mean over its runs with the t interval that re-training allows."""
-    benchmarks = analysis.views[view]
-    arm = analysis.arm(name, benchmarks, step, pass_at)
-    if not arm.seeds:
+def _of_runs(analysis: Analysis, name: str, view: str, step: int) -> list[Row]:
+    """What all metrics of an arm's runs share, a row per run, and one for all of them."""
+    cells = analysis.runs(name, analysis.views[view], step)
+    if not cells:
         return []
-    cells = analysis.runs(name, benchmarks, step)
-    shared = {"arm": name, "step": step, "benchmark": view, "pass_at": pass_at}
-    rows = [
-        {
-            **shared,
-            "level": "run",
-            "seed": seed,
-            "score": arm.run_means[i],
-            "se": np.sqrt(arm.evaluation_variance[i]),
-            "seeds": 1,
-            **_beside(cells[seed]),
-        }
-        for i, seed in enumerate(arm.seeds)
+    shared = {"arm": name, "step": step, "benchmark": view}
+    shared["problems"] = sum(len(cell) for cell in next(iter(cells.values())))
+    found = [{**shared, "level": "run", "seed": seed, "seeds": 1, **_beside(own)} for seed, own in cells.items()]
+    over_runs = _beside([cell for own in cells.values() for cell in own])
+    return [*found, {**shared, "level": "arm", "seeds": len(cells), **over_runs}]
+
+
+def _scored(analysis: Analysis, name: str, view: str, step: int, pass_at: int) -> list[Row]:
+    """Scores of the runs, with the interval that sampling the answers again allows; and of the arm, mean over its
+    runs, with the t interval that training again allows."""
+    arm = analysis.arm(name, analysis.views[view], step, pass_at)
+    alpha = analysis.settings["alpha"]
+    means, errors = arm.run_means, np.sqrt(arm.evaluation_variance)
+    seeds, mean, error = len(arm.seeds), float(means.mean()), np.sqrt(arm.run_variance / len(arm.seeds))
+    half = np.append(norm.ppf(1 - alpha / 2) * errors, t.ppf(1 - alpha / 2, seeds - 1) * error if error > 0 else np.nan)
+    scores, errors = np.append(means, mean), np.append(errors, error)
+    columns = {"score": scores, "se": errors, "ci_low": scores - half, "ci_high": scores + half}
+    return [dict(zip(columns, row, strict=True)) for row in zip(*(c.tolist() for c in columns.values()), strict=True)]
+
+
+def rows(analysis: Analysis) -> list[Row]:
+    """All rows: the base model and every arm, each step and benchmark, pass@k for every k, and avg@n.
+
+    avg@n, the mean over all n samples, is pass@1 by another name; it stands in every study, whatever k that asks for.
+    """
+    metrics = [("avg@n", None, 1), *(("pass@k", k, k) for k in analysis.pass_at)]
+    return [
+        {**shared, "metric": metric, "pass_at": pass_at, **scored}
+        for arm in (BASE, *analysis.arms)
+        for view in analysis.views
+        for step in analysis.steps(arm)
+        if (of_runs := _of_runs(analysis, arm, view, step))
+        for metric, pass_at, drawn in metrics
+        for shared, scored in zip(of_runs, _scored(analysis, arm, view, step, drawn), strict=True)
     ]
-    seeds, mean = len(arm.seeds), float(arm.run_means.mean())
-    se = np.sqrt(arm.run_variance / seeds)
-    half = t.ppf(1 - analysis.settings["alpha"] / 2, seeds - 1) * se if se > 0 else np.nan
-    over_runs = _beside([cell for run_cells in cells.values() for cell in run_cells])
-    rows.append(
-        {
-            **shared,
-            "level": "arm",
-            "score": mean,
-            "se": se,
-            "ci_low": mean - half,
-            "ci_high": mean + half,
-            "seeds": seeds,
-            **over_runs,
-            "problems": rows[0]["problems"],
-        }
-    )
-    return rows
 
 
 def main(job: Job) -> None:
@@ -67,15 +67,7 @@ def main(job: Job) -> None:
     selection = job.settings.get("selection")
     if selection:  # not reported, but the scores by which a checkpoint was chosen must be there to look at
         analysis.views[selection] = [selection]
-    rows = [
-        row
-        for arm in (BASE, *analysis.arms)
-        for view in analysis.views
-        for step in analysis.steps(arm)
-        for pass_at in analysis.pass_at
-        for row in _rows(analysis, arm, view, step, pass_at)
-    ]
-    write(job, "scores", tables.SCORES, rows)
+    write(job, "scores", tables.SCORES, rows(analysis))
 
 
 if __name__ == "__main__":

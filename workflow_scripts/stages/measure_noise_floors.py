@@ -1,13 +1,12 @@
 """The noise that a difference must rise above: evaluation, training, placebo; and one the other way, sensitivity."""
 
 from dataclasses import asdict
-from typing import Any
 
 import numpy as np
 from scipy.stats import t
 
 from workflow_scripts import tables
-from workflow_scripts.stages._analysis import BASE, Analysis, write
+from workflow_scripts.stages._analysis import BASE, Analysis, Row, write
 from workflow_scripts.stages._command import Job, run
 from workflow_scripts.statistics import noise_floor
 from workflow_scripts.statistics.effects import BETTER, WORSE, judge
@@ -15,7 +14,7 @@ from workflow_scripts.statistics.effects import BETTER, WORSE, judge
 LIBRARIES = ("scipy", "statsmodels")
 
 
-def _known_arm(analysis: Analysis, arm: str, view: str, step: int, pass_at: int) -> dict[str, Any]:
+def _known_arm(analysis: Analysis, arm: str, view: str, step: int, pass_at: int) -> Row:
     """Row of a placebo or sensitivity arm: the band a difference of two arm means has, and what was seen."""
     benchmarks, baseline_step = analysis.views[view], analysis.baseline_step(arm, step)
     treatment = analysis.arm(arm, benchmarks, step, pass_at)
@@ -24,7 +23,7 @@ def _known_arm(analysis: Analysis, arm: str, view: str, step: int, pass_at: int)
     result = judge(treatment, baseline, "benchmark", alpha, analysis.margin)
     gaps = [*analysis.gaps(arm, benchmarks, step), *analysis.gaps(analysis.baseline, benchmarks, baseline_step)]
     runs = len(treatment.seeds) + len(baseline.seeds)
-    row: dict[str, Any] = {"runs": runs, "verdict": result.verdict}
+    row: Row = {"runs": runs, "verdict": result.verdict}
     if result.estimate is None:
         return {**row, "reason": "; ".join([str(result.reason), *gaps])}
     sd = float(np.sqrt(result.estimate.seed_variance / (1 / len(treatment.seeds) + 1 / len(baseline.seeds))))
@@ -40,20 +39,28 @@ def _known_arm(analysis: Analysis, arm: str, view: str, step: int, pass_at: int)
     return {**row, "reason": "; ".join([seen, *gaps])}
 
 
+def of_training(analysis: Analysis) -> list[Row]:
+    """Rows of re-training: every arm at every step, benchmark and pass@k."""
+    return [
+        {"kind": "training", "arm": arm, "benchmark": view, "step": step, "pass_at": pass_at, "runs": len(runs.seeds)}
+        | asdict(noise_floor.training(runs))
+        for arm in analysis.arms
+        for step in analysis.steps(arm)
+        for view, benchmarks in analysis.views.items()
+        for pass_at in analysis.pass_at
+        for runs in [analysis.arm(arm, benchmarks, step, pass_at)]
+    ]
+
+
 def main(job: Job) -> None:
     analysis = Analysis(job)
-    rows: list[dict[str, Any]] = []
+    rows = of_training(analysis)
     for view, benchmarks in analysis.views.items():
         for pass_at in analysis.pass_at:
             shared = {"benchmark": view, "pass_at": pass_at}
             base = analysis.arm(BASE, benchmarks, 0, pass_at)
             floor = {**asdict(noise_floor.evaluation(base)), "runs": len(base.seeds)}
             rows.append({"kind": "evaluation", "arm": BASE, "step": 0, **shared, **floor})
-            for arm in analysis.arms:
-                for step in analysis.steps(arm):
-                    runs = analysis.arm(arm, benchmarks, step, pass_at)
-                    floor = {**asdict(noise_floor.training(runs)), "runs": len(runs.seeds)}
-                    rows.append({"kind": "training", "arm": arm, "step": step, **shared, **floor})
             for arm in analysis.others:
                 if (role := analysis.roles[arm]) != "comparison":
                     step = analysis.endpoint_step(arm)

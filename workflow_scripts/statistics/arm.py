@@ -48,6 +48,13 @@ class Arm:
         """(N,): scores averaged over the seeds."""
         return self.score[benchmark].mean(0)
 
+    def of_runs(self, rows: Sequence[int]) -> "Arm":
+        """The same arm with some of its runs, by their place."""
+        if list(rows) == list(range(len(self.seeds))):
+            return self
+        score, variance = (tuple(each[list(rows)] for each in part) for part in (self.score, self.variance))
+        return Arm(tuple(self.seeds[row] for row in rows), score, variance)
+
     def subset(self, problems: NDArray[np.bool_]) -> "Arm":
         """The same arm on some problems (N,) of its one benchmark."""
         return Arm(self.seeds, (self.score[0][:, problems],), (self.variance[0][:, problems],))

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.stats import f, t
+from scipy.special import fdtr, stdtr, stdtrit  # of F and t: what scipy.stats calls, without its cost per call
 
 from workflow_scripts.statistics import power
 from workflow_scripts.statistics.arm import Arm, sum_over_benchmarks
@@ -44,11 +44,11 @@ class Estimate:
     @property
     def p(self) -> float:
         """Two-sided p value of no difference."""
-        return float(2 * t.sf(abs(self.delta) / self.se, self.df))
+        return float(2 * stdtr(self.df, -abs(self.delta) / self.se))
 
     def interval(self, alpha: float) -> tuple[float, float]:
         """Confidence interval at level 1 - alpha."""
-        half = t.ppf(1 - alpha / 2, self.df) * self.se
+        half = -stdtrit(self.df, alpha / 2) * self.se
         return float(self.delta - half), float(self.delta + half)
 
 
@@ -59,7 +59,7 @@ def _seed_variances(treatment: Arm, baseline: Arm) -> list[tuple[float, float]]:
     if common == 0:
         raise NotAssessable("all seeds of both arms have the same score, so the run SD cannot be estimated")
     pooled = (common * (1 / n1 + 1 / n0), float(n1 + n0 - 2))
-    tail = f.cdf(v1 / v0, n1 - 1, n0 - 1) if v0 > 0 else 1.0
+    tail = fdtr(n1 - 1, n0 - 1, v1 / v0) if v0 > 0 else 1.0
     if n1 == n0 and 2 * min(tail, 1 - tail) >= UNEQUAL_VARIANCES:
         return [pooled]
     each = np.array([v1 / n1, v0 / n0])
@@ -145,7 +145,7 @@ def verdict(result: Estimate, alpha: float, margin: float, mde80: float, needs: 
     if low > 0 or high < 0:
         small = "smaller than the margin" if -margin < low and high < margin else None
         return (BETTER if low > 0 else WORSE), small
-    one_sided = t.ppf(1 - alpha, result.df) * result.se
+    one_sided = -stdtrit(result.df, alpha) * result.se
     if abs(result.delta) + one_sided < margin:
         return NO_DIFFERENCE, None
     return (INCONCLUSIVE, None) if mde80 <= margin else (UNDERPOWERED, needs)
@@ -174,7 +174,7 @@ def judge(treatment: Arm, baseline: Arm, estimand: str, alpha: float, margin: fl
     seeds, other_seeds = len(treatment.seeds), len(baseline.seeds)
     run_sd = float(np.sqrt(result.seed_variance / (1 / seeds + 1 / other_seeds)))
     if estimand == "population":
-        mde80 = power.mde_of_interval(result.se, result.df, alpha)
+        mde80 = power.mde_in_se(result.df, alpha) * result.se
         needed = power.seeds_for_population(run_sd, result.extra_variance, margin, alpha)
         otherwise = "needs more problems, not more seeds"
     else:

@@ -1,6 +1,7 @@
 """Noise that a difference must rise above: evaluation alone, and re-training."""
 
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 from scipy.stats import chi2, norm, t
@@ -31,7 +32,13 @@ def sd_interval(sd: float, df: int) -> tuple[float, float]:
     """The 95 % interval of an SD estimated with df degrees of freedom; nan for df = 0."""
     if df < 1:
         return np.nan, np.nan
-    low, high = (float(sd * np.sqrt(df / chi2.ppf(q, df))) for q in ((1 + LEVEL) / 2, (1 - LEVEL) / 2))
+    low, high = _sd_factors(df)
+    return sd * low, sd * high
+
+
+@lru_cache(None)
+def _sd_factors(df: int) -> tuple[float, float]:
+    low, high = (float(np.sqrt(df / chi2.ppf(q, df))) for q in ((1 + LEVEL) / 2, (1 - LEVEL) / 2))
     return low, high
 
 

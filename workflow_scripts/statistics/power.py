@@ -8,7 +8,8 @@ from functools import lru_cache
 
 import numpy as np
 from scipy.optimize import brentq
-from scipy.stats import chi2, norm, t
+from scipy.special import stdtrit  # quantiles of t, as scipy.stats has them
+from scipy.stats import chi2, norm
 
 POWER = 0.8
 MOST_SEEDS = 1_000_000
@@ -31,9 +32,9 @@ def mde_in_sd(seeds: int, other_seeds: int, alpha: float) -> float:
     return float(brentq(lambda effect: _power_in_sd(effect, seeds, other_seeds, alpha) - POWER, 0.0, top))
 
 
-def mde_of_interval(se: float, df: float, alpha: float) -> float:
-    """Effect that an interval with this standard error and these degrees of freedom finds with 80 % power."""
-    return float((t.ppf(1 - alpha / 2, df) + t.ppf(POWER, df)) * se)
+def mde_in_se(df: float, alpha: float) -> float:
+    """Effect in standard errors that an interval with these degrees of freedom finds with 80 % power."""
+    return float(stdtrit(df, POWER) - stdtrit(df, alpha / 2))
 
 
 def _smallest(enough: Callable[[int], bool]) -> int | None:
@@ -51,9 +52,7 @@ def _smallest(enough: Callable[[int], bool]) -> int | None:
 
 def seeds_for_benchmark(run_sd: float, margin: float, alpha: float) -> int | None:
     """Smallest number of seeds per arm at which `mde_in_sd` times run_sd is at most the margin."""
-    if run_sd <= 0:
-        return 2
-    return _smallest(lambda seeds: _power_in_sd(margin / run_sd, seeds, seeds, alpha) >= POWER)
+    return _smallest(lambda seeds: run_sd * mde_in_sd(seeds, seeds, alpha) <= margin)
 
 
 def seeds_for_population(run_sd: float, extra_variance: float, margin: float, alpha: float) -> int | None:
@@ -64,7 +63,7 @@ def seeds_for_population(run_sd: float, extra_variance: float, margin: float, al
     """
 
     def enough(seeds: int) -> bool:
-        factor = mde_of_interval(1.0, 2 * (seeds - 1), alpha) ** 2
+        factor = mde_in_se(2.0 * (seeds - 1), alpha) ** 2
         return factor * (2 * run_sd**2 / seeds + extra_variance) <= margin**2
 
     if (norm.ppf(1 - alpha / 2) + norm.ppf(POWER)) ** 2 * extra_variance >= margin**2:
