@@ -13,7 +13,7 @@ import hashlib
 import json
 import os
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -125,11 +125,11 @@ COUNTS = Table(
 SCORES = Table(
     "scores",
     {
-        "level": TEXT, "arm": TEXT, "seed": INT, "step": INT, "benchmark": TEXT, "pass_at": INT, "score": REAL,
-        "se": REAL, "ci_low": REAL, "ci_high": REAL, "seeds": INT, "problems": INT, "samples": INT,
+        "level": TEXT, "arm": TEXT, "seed": INT, "step": INT, "benchmark": TEXT, "metric": TEXT, "pass_at": INT,
+        "score": REAL, "se": REAL, "ci_low": REAL, "ci_high": REAL, "seeds": INT, "problems": INT, "samples": INT,
         "truncated_share": REAL, "unparsed_share": REAL, "mean_completion_tokens": REAL,
     },
-    ("level", "arm", "seed", "step", "benchmark", "pass_at"),
+    ("level", "arm", "seed", "step", "benchmark", "metric", "pass_at"),
 )  # fmt: skip
 EFFECTS = Table(
     "effects",
@@ -163,19 +163,20 @@ POWER = Table(
 DIFFICULTY = Table(
     "difficulty",
     {
-        "arm": TEXT, "baseline": TEXT, "benchmark": TEXT, "step": INT, "split_by": TEXT, "bin": TEXT, "pass_at": INT,
-        "problems": INT, "baseline_score": REAL, "score": REAL, "delta": REAL, "se": REAL, "ci_low": REAL,
-        "ci_high": REAL,
+        "arm": TEXT, "baseline": TEXT, "benchmark": TEXT, "step": INT, "split_by": TEXT, "place": INT, "bin": TEXT,
+        "pass_at": INT, "problems": INT, "baseline_score": REAL, "score": REAL, "delta": REAL, "se": REAL,
+        "ci_low": REAL, "ci_high": REAL,
     },
-    ("arm", "benchmark", "step", "split_by", "bin", "pass_at"),
+    ("arm", "benchmark", "step", "split_by", "place", "pass_at"),
 )  # fmt: skip
 COVERAGE = Table(
     "coverage",
     {
-        "arm": TEXT, "seed": INT, "benchmark": TEXT, "step": INT, "problems": INT, "solved": INT, "gained": INT,
-        "lost": INT, "against": TEXT, "solve_rate_histogram": pa.list_(INT),
+        "level": TEXT, "arm": TEXT, "seed": INT, "benchmark": TEXT, "step": INT, "seeds": INT, "problems": INT,
+        "solved": REAL, "against": TEXT, "gained": REAL, "lost": REAL, "placebo": TEXT, "placebo_gained": REAL,
+        "placebo_lost": REAL, "gained_from_base": REAL, "lost_from_base": REAL, "solve_rate_histogram": pa.list_(INT),
     },
-    ("arm", "seed", "benchmark", "step"),
+    ("level", "arm", "seed", "benchmark", "step"),
 )  # fmt: skip
 DYNAMICS = Table(
     "dynamics",
@@ -217,7 +218,17 @@ RUNS = Table(
     },
     ("arm", "seed"),
 )  # fmt: skip
+SIMULATION = Table(
+    "simulation",
+    {
+        "part": TEXT, "problems": INT, "run_sd": REAL, "var_arm_problem": REAL, "distribution": TEXT, "delta": REAL,
+        "looks": TEXT, "arms": INT, "estimand": TEXT, "method": TEXT, "quantity": TEXT, "value": REAL, "mc_se": REAL,
+        "repetitions": INT, "expected": REAL, "target_low": REAL, "target_high": REAL, "met": FLAG,
+    },
+    ("part", "problems", "var_arm_problem", "distribution", "delta", "looks", "arms", "estimand", "method", "quantity"),
+)  # fmt: skip
 PLAN = Table("plan", {"recorded": TEXT, "commit": TEXT, "key": TEXT, "value": TEXT}, ("recorded", "key"))
+TRAINING_BEGUN = "training_begun"  # key of the plan: how many runs had been begun when a run of the study started
 
 
 @lru_cache(None)
@@ -300,9 +311,9 @@ def write(path: str | Path, table: Table, rows: Any, provenance: dict[str, Any])
         temporary.unlink(missing_ok=True)
 
 
-def _open(path: str | Path) -> pq.ParquetFile:
+def _open(path: str | Path, coded: Sequence[str] = ()) -> pq.ParquetFile:
     try:
-        return pq.ParquetFile(path)
+        return pq.ParquetFile(path, read_dictionary=list(coded))
     except FileNotFoundError:
         raise TableError(f"{path}: the file is missing") from None
     except (pa.ArrowInvalid, OSError) as error:
@@ -310,9 +321,12 @@ def _open(path: str | Path) -> pq.ParquetFile:
         raise TableError(f"{path}: not a readable parquet file (truncated?): {why}; delete it and run again") from None
 
 
-def read(path: str | Path, table: Table, columns: list[str] | None = None) -> pa.Table:
-    """Read a file that should hold `table` (or some of its columns); a TableError names the file and the fault."""
-    file = _open(path)
+def read(path: str | Path, table: Table, columns: list[str] | None = None, coded: bool = False) -> pa.Table:
+    """Read a file that should hold `table` (or some of its columns); a TableError names the file and the fault.
+
+    coded: texts as dictionaries, for tables of millions of rows.
+    """
+    file = _open(path, [name for name, kind in table.columns.items() if kind == TEXT] if coded else ())
     missing = [c for c in columns or table.columns if c not in file.schema_arrow.names]
     if missing:
         raise TableError(
