@@ -4,6 +4,7 @@
 
 FIGURES = ("effects", "learning_curves", "clip_fraction", "ratio_advantage", "noise_floors")
 DRAWN = {"arms": list(RUNS), "endpoint": STUDY.analysis.endpoint.model_dump()} | of.branches(STUDY)
+DRAWN |= {"declared": RUNS} if STUDY.allow_missing else {}  # a figure then names the arms that lack runs
 TABLES = (
     "counts",
     "scores",
@@ -180,13 +181,14 @@ rule report:
         train_audit="results/{study}/data/gold_audit.parquet",
     output:
         report=report("results/{study}/report.html", caption="captions/report.rst", category="Report"),
+        summary="results/{study}/summary.md",
     log:
         "results/{study}/logs/report.log",
     conda:
         "../envs/report.yaml"
     threads: 1
     params:
-        settings=constant(of.report(STUDY)),
+        settings=report_settings,
         code=code("report"),
     shell:
         "python -m workflow_scripts.stages.report"
@@ -213,5 +215,5 @@ rule report:
         " contamination={input.contamination}"
         " gold_audit={input.gold_audit}"
         " gold_audit={input.train_audit}"
-        " --output report={output.report}"
+        " --output report={output.report} summary={output.summary}"
         " > {log} 2>&1"

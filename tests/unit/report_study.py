@@ -35,7 +35,8 @@ def effect(arm: str, delta: float | None, low: float | None, high: float | None,
     return {
         "arm": arm, "baseline": "gspo_asym", "role": ROLES.get(arm, "comparison"), "benchmark": BENCHMARK, "step": 48,
         "metric": "pass@k", "pass_at": 1, "estimand": "benchmark", "delta": delta, "ci_low": low, "ci_high": high,
-        "level": 0.975, "primary": True, "look": 3, "planned_look": True, "margin": 0.05, "verdict": verdict, **more,
+        "level": 0.975, "primary": True, "seeds": 3, "baseline_seeds": 3,
+        "look": 3, "planned_look": True, "margin": 0.05, "verdict": verdict, **more,
     }  # fmt: skip
 
 
@@ -51,7 +52,7 @@ def scores() -> list[dict]:
     """Base and all arms at updates 24 and 48, three seeds each."""
     rows = []
     beside = {"problems": 400, "samples": 8, "truncated_share": 0.01, "unparsed_share": 0.004,
-              "mean_completion_tokens": 18.0, "benchmark": BENCHMARK}  # fmt: skip
+              "mean_completion_tokens": 18.0, "benchmark": BENCHMARK, "metric": "pass@k"}  # fmt: skip
     for k, base in ((1, 0.3), (8, 0.78)):
         rows.append(
             {"level": "arm", "arm": "base", "step": 0, "pass_at": k, "score": base, "se": 0.003, "seeds": 3, **beside}
@@ -171,11 +172,13 @@ def contents() -> dict[str, list[dict]]:
         ],
         "difficulty": [
             {"arm": "gapo", "baseline": "gspo_asym", "benchmark": BENCHMARK, "step": 48, "split_by": "difficulty",
-             "bin": "1", "pass_at": 1, "problems": 130, "baseline_score": 0.8, "score": 0.79, "delta": -0.01}
+             "place": 0, "bin": "1", "pass_at": 1, "problems": 130, "baseline_score": 0.8, "score": 0.79,
+             "delta": -0.01}
         ],
         "coverage": [
-            {"arm": arm, "seed": 0, "benchmark": BENCHMARK, "step": 48, "problems": 400, "solved": 370, "gained": 70,
-             "lost": 12, "against": "base", "solve_rate_histogram": [30, 370]}
+            {"level": "arm", "arm": arm, "seeds": 3, "benchmark": BENCHMARK, "step": 48, "problems": 400,
+             "solved": 370.3, "gained": 12.3, "lost": 11.7, "against": "gspo_asym", "placebo": "placebo",
+             "placebo_gained": 12, "placebo_lost": 13, "solve_rate_histogram": [30, 370]}
             for arm in ROLES
         ],
         "counts": [
@@ -200,4 +203,5 @@ def write(root: Path, rows: dict[str, list[dict]], settings: dict[str, Any], fig
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(svg, encoding="utf-8")
         inputs[f"figure_{name}"] = [str(path)]
-    return Job(settings, {}, "fedcba9876543210", root, inputs, {"report": [str(root / "report.html")]}, ("jinja2",))
+    outputs = {"report": [str(root / "report.html")], "summary": [str(root / "summary.md")]}
+    return Job(settings, {}, "fedcba9876543210", root, inputs, outputs, ("jinja2",))

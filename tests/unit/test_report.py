@@ -57,6 +57,27 @@ def test_verdicts_are_sentences_with_their_numbers(tmp_path: Path) -> None:
     assert "gapo 0.0043 0.002 0.400 18.0 0.400 31.0 %" in shown  # starved and saturated groups are not known here
 
 
+def test_the_summary_is_markdown_with_the_page_s_sentences_and_tables(tmp_path: Path) -> None:
+    html = page(tmp_path, question="Is a | b?")
+    summary = (tmp_path / "summary.md").read_text(encoding="utf-8")
+    assert summary.startswith("# embedded: Is a | b?\n")
+    assert "- gapo: no difference beyond the margin: −0.4 points [−2.1, +1.3], margin 5\n" in summary
+    assert "- control (sensitivity): slow: worse than gspo_asym" in summary
+    tables_of = re.findall(r"(?:^\|.*\n)+", summary, flags=re.MULTILINE)
+    assert len(tables_of) == 6
+    for table in tables_of:
+        assert len({len(re.findall(r"(?<!\\)\|", line)) for line in table.splitlines()}) == 1
+    assert "| gapo | word_problems_test | 1 | these | 3 / 3 | −0.4 | [−2.1, +1.3] |" in summary
+    assert "| word_problems_test | gapo | 3 | 400 | 370.3 | 12.3 | 11.7 | 12.0 | 13.0 |" in summary
+    assert "370.3 12.3 11.7 12.0 13.0" in text(html)
+    rows = contents()
+    rows["effects"] = [effect("a|b", None, None, None, "not assessable", reason="one seed\nonly")]
+    page(tmp_path / "bare", {**rows, "power": [], "difficulty": [], "coverage": [], "noise_floors": []})
+    bare = (tmp_path / "bare" / "summary.md").read_text(encoding="utf-8")
+    assert "| a\\|b | word_problems_test | 1 | these | 3 / 3 | - | - |" in bare
+    assert "## Seeds" not in bare
+
+
 def test_a_study_without_faults_has_no_warning_and_no_better(tmp_path: Path) -> None:
     html = page(tmp_path)
     assert warnings(html) == ""

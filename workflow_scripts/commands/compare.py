@@ -17,7 +17,7 @@ from workflow_scripts import tables
 from workflow_scripts.commands import columns, counts_table, sample_logs
 from workflow_scripts.commands.counts_table import InputError, Part, near
 from workflow_scripts.commands.evaluations import Evaluations
-from workflow_scripts.figures.words import interval, number, percent
+from workflow_scripts.figures.words import interval, markdown_table, number, percent
 from workflow_scripts.stages import estimate_effects, estimate_scores, measure_noise_floors
 from workflow_scripts.stages._analysis import Analysis, write
 from workflow_scripts.stages._command import Job, StageError
@@ -189,11 +189,6 @@ def _numbers(effect: Row) -> list[str]:
     return [delta, interval(effect["ci_low"], effect["ci_high"]), p, number(100 * effect["mde80"]), effect["verdict"]]
 
 
-def _markdown(rows: list[list[str]]) -> str:
-    lines = ["| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |" for row in rows]
-    return "\n".join([lines[0], "|" + "---|" * len(rows[0]), *lines[1:]])
-
-
 def _head(analysis: Analysis, found: Evaluations) -> str:
     arms, looks = len(analysis.family), analysis.number_of_looks
     level = percent(1 - analysis.alpha(analysis.others[0]))
@@ -279,7 +274,7 @@ def _compare(options: argparse.Namespace) -> None:
     if found.warnings:
         print("\nWarnings\n" + ("\n" if options.markdown else "") + "\n".join(f"- {line}" for line in found.warnings))
     lines = _table(analysis, made)
-    print("\n" + (_markdown(lines) if options.markdown else columns(lines)))
+    print("\n" + (markdown_table(lines) if options.markdown else columns(lines)))
     print("\nIn points of 100. Beyond the sentences above all is exploratory. detects: effect seen with 80 % power.")
 
 

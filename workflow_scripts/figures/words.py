@@ -32,3 +32,10 @@ def span(seconds: float) -> str:
     if seconds < 100:
         return f"{seconds:.0f} s"
     return f"{seconds / 60:.0f} min" if seconds < 6000 else f"{seconds / 3600:.1f} h"
+
+
+def markdown_table(rows: list[list[str]]) -> str:
+    """Rows of cells, the first of them the head, as a markdown table."""
+    plain = [[" ".join(cell.split()).replace("|", "\\|") for cell in row] for row in rows]
+    lines = ["| " + " | ".join(row) + " |" for row in plain]
+    return "\n".join([lines[0], "|" + "---|" * len(rows[0]), *lines[1:]])

@@ -1,4 +1,5 @@
-"""One self-contained page: what must be known first, the verdicts, what would change them, checks, provenance."""
+"""One self-contained page: what must be known first, the verdicts, what would change them, checks, provenance; and its
+answer and tables as markdown."""
 
 import re
 from collections import defaultdict
@@ -10,7 +11,7 @@ from markupsafe import Markup
 
 from workflow_scripts import tables
 from workflow_scripts.figures import words
-from workflow_scripts.stages import _findings
+from workflow_scripts.stages import _deviations, _findings, _markdown
 from workflow_scripts.stages._command import Job, StageError, run
 
 LIBRARIES = ("jinja2",)
@@ -43,7 +44,7 @@ def _last(rows: list[Row], arm: str) -> int:
 
 def score_tables(scores: list[Row], arms: list[str]) -> list[Row]:
     """One table per benchmark: base and arms at their last evaluated step, a column per pass@k."""
-    means = [row for row in scores if row["level"] == "arm"]
+    means = [row for row in scores if (row["level"], row["metric"]) == ("arm", "pass@k")]
     found = []
     for benchmark in sorted({row["benchmark"] for row in means}):
         here = [row for row in means if row["benchmark"] == benchmark]
@@ -106,20 +107,28 @@ def policy_table(policies: list[Row], arms: list[str]) -> list[Row]:
 
 
 def coverage_table(coverage: list[Row], arms: list[str]) -> list[Row]:
-    """Per arm and benchmark at the last step, means over seeds: problems solved at least once, gained, lost."""
-    groups: dict[tuple[str, str], list[Row]] = defaultdict(list)
-    for row in coverage:
-        if row["step"] == _last(coverage, row["arm"]):
-            groups[row["benchmark"], row["arm"]].append(row)
-    found = []
-    for (benchmark, arm), rows in sorted(groups.items(), key=lambda item: (item[0][0], _place(arms, item[0][1]))):
-        line: Row = {"benchmark": benchmark, "arm": arm, "problems": rows[0]["problems"], "runs": len(rows)}
-        line["against"] = next((row["against"] for row in rows if row["against"]), None)
-        for name in ("solved", "gained", "lost"):
-            values = [row[name] for row in rows if row[name] is not None]
-            line[name] = sum(values) / len(values) if values else None
-        found.append(line)
-    return found
+    """The rows of the arms at their last step, in the study's order by benchmark."""
+    last = [row for row in coverage if row["level"] == "arm" and row["step"] == _last(coverage, row["arm"])]
+    return sorted(last, key=lambda row: (row["benchmark"], _place(arms, row["arm"])))
+
+
+def last_effects(effects: list[Row], arms: list[str]) -> list[Row]:
+    """Every arm at its last step, the primary rows first."""
+    last = [row for row in effects if row["step"] == _last(effects, row["arm"]) or row["primary"]]
+
+    def place(row: Row) -> tuple[Any, ...]:
+        return not row["primary"], row["benchmark"], row["pass_at"], row["estimand"], _place(arms, row["arm"])
+
+    return sorted(last, key=place)
+
+
+def endpoint_floors(noise_floors: list[Row], primary: list[Row]) -> list[Row]:
+    """The noise floors of the primary endpoint: of each arm at its last step there is."""
+    asked = {(row["benchmark"], row["pass_at"]) for row in primary}
+    here = [row for row in noise_floors if (row["benchmark"], row["pass_at"]) in asked]
+    kinds = ("evaluation", "training", "placebo", "sensitivity")
+    last = [row for row in here if row["step"] == _last(here, row["arm"])]
+    return sorted(last, key=lambda row: (kinds.index(row["kind"]), row["arm"]))
 
 
 def _place(arms: list[str], arm: str) -> int:
@@ -180,6 +189,7 @@ def context(job: Job) -> dict[str, Any]:
         *_findings.engine_checks(found["runs"]),
     ]
     by_check = _findings.by_check(found["reachability"], checks, arms)
+    plan = _deviations.judge(_deviations.read(job.root / "plan.parquet"))  # no input: it is written while jobs wait
     primary = _findings.primary(found["effects"])
     sentences = [
         {**primary[arm], "sentence": _findings.verdict_sentence(primary[arm])} for arm in arms if arm in primary
@@ -187,7 +197,10 @@ def context(job: Job) -> dict[str, Any]:
     figures = {n.removeprefix("figure_"): _figure(p[0], n) for n, p in job.inputs.items() if n.startswith("figure_")}
     return {
         **settings,
-        "warnings": _findings.warnings(found["effects"], found["runs"], found["reachability"], checks),
+        "warnings": _findings.warnings(
+            found["effects"], found["runs"], found["reachability"], checks, plan.warnings if plan else ()
+        ),
+        "plan": plan,
         "comparisons": [row for row in sentences if row["role"] == "comparison"],
         "controls": [row for row in sentences if row["role"] != "comparison"],
         "figures": figures,
@@ -199,6 +212,8 @@ def context(job: Job) -> dict[str, Any]:
             for state in ("pass", "warn", "fail")
         },
         "power": found["power"],
+        "last_effects": last_effects(found["effects"], arms),
+        "endpoint_floors": endpoint_floors(found["noise_floors"], sentences),
         "checks": by_check,
         "score_tables": score_tables(found["scores"], arms),
         "policy_rows": policy_table(found["policies"], arms),
@@ -213,8 +228,10 @@ def context(job: Job) -> dict[str, Any]:
 
 
 def main(job: Job) -> None:
-    page = _environment().get_template(TEMPLATE).render(context(job))
+    shown = context(job)
+    page = _environment().get_template(TEMPLATE).render(shown)
     Path(job.output("report")).write_text(page, encoding="utf-8")
+    Path(job.output("summary")).write_text(_markdown.summary(shown), encoding="utf-8")
 
 
 if __name__ == "__main__":
