@@ -21,6 +21,7 @@ rule all:
     default_target: True
     input:
         f"{ROOT}/report.html",
+        f"{ROOT}/summary.md",
 
 
 include: "rules/data.smk"

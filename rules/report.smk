@@ -1,5 +1,5 @@
 # REQUIRED INPUTS: tables/
-# OUTPUTS: figures/, report.html
+# OUTPUTS: figures/, report.html, summary.md
 # USUAL STEPS: a rule per figure, then the page
 
 FIGURES = ("effects", "learning_curves", "clip_fraction", "ratio_advantage", "noise_floors")

@@ -4,11 +4,14 @@ import base64
 import os
 import re
 import time
+from collections import Counter
 from collections.abc import Callable
 
 import pytest
 import yaml
 from copies import STUDY, Copy
+
+from workflow_scripts import tables
 
 BENCHMARK, OTHER = "word_problems_test", "word_problems_validation"
 RUNS = [(arm, seed) for arm in STUDY["arms"] for seed in range(STUDY["seeds"])]
@@ -249,6 +252,7 @@ ROWS: dict[str, tuple[Change, set[str]]] = {
     ),
     "decontaminate_against": (setting("data.decontaminate_against", []), {"select_train"} | EVERY_RUN),
     "a page deleted": (removed("report.html"), {"report"}),
+    "a summary deleted": (removed("summary.md"), {"report"}),
     "a file made again with the same content": (remade("data/train.parquet"), set()),
 }  # fmt: skip
 
@@ -304,3 +308,17 @@ def test_a_dry_run_records_no_plan(copy: Copy) -> None:
     plan.unlink()
     copy.would_run("--config", "seeds=3")
     assert not plan.exists()
+
+
+def test_a_change_of_the_question_is_recorded_and_only_the_page_is_drawn_again(copy: Copy) -> None:
+    change = ["--config", "question=Is it another?"]
+    plan, ran = copy.root / "results/tiny/plan.parquet", copy.ran()
+    before = tables.read(plan, tables.PLAN).to_pylist()
+    copy.snakemake("--cores", "1", "--quiet", "all", *change)
+    assert copy.ran() - ran == Counter({"results/tiny/report.html": 1})
+    after = tables.read(plan, tables.PLAN).to_pylist()
+    assert after[: len(before)] == before
+    assert [(row["key"], row["value"]) for row in after[len(before) :]] == [
+        ("training_begun", str(len(RUNS))), ("question", '"Is it another?"'),
+    ]  # fmt: skip
+    assert copy.would_run(*change) == set()  # what was recorded asks for nothing more

@@ -26,7 +26,7 @@ USUAL = "exact_match"
 # Keys of a line of lm-evaluation-harness that are not metrics, for versions that do not list theirs.
 NOT_METRICS = {"doc_id", "doc", "target", "arguments", "resps", "filtered_resps", "filter", "metrics", "doc_hash",
                "prompt_hash", "target_hash"}  # fmt: skip
-DRAWN = re.compile(r"(?:pass@|\bk=)(\d+)")  # how many answers a metric of lighteval lets pass at once
+DRAWN = re.compile(r"(?:pass@|pass_at_|\bk=)(\d+)")  # how many answers a metric lets pass at once
 GRADED = re.compile(r"\bn=(\d+)|:(\d+)_samples|pass@1:(\d+)")  # how many it grades, where its name says so
 ROUNDING = 1e-6
 
@@ -184,12 +184,6 @@ def _lighteval(path: Path) -> Iterator[Sample]:
 
 def _graded_by_name(samples: list[Sample], metric: str) -> None:
     """lighteval says in the metric's name how many answers it grades, or grades one (0 or 1), or all."""
-    allowed = DRAWN.search(metric)
-    if allowed and allowed.group(1) != "1":
-        raise InputError(
-            f"metric {metric} is 1 as soon as one of {allowed.group(1)} answers is correct: c cannot be told; choose "
-            "one of single answers with --metric"
-        )
     vote = metric.startswith("maj@")
     said = None if vote else GRADED.search(metric)
     single = vote or all(sample.metrics.get(metric) in (0, 1) for sample in samples)
@@ -198,6 +192,15 @@ def _graded_by_name(samples: list[Sample], metric: str) -> None:
 
 
 # Both
+
+
+def _check_single(metric: str) -> None:
+    allowed = DRAWN.search(metric)
+    if allowed and allowed.group(1) != "1":
+        raise InputError(
+            f"metric {metric} is 1 as soon as one of {allowed.group(1)} answers is correct: c cannot be told; choose "
+            "one of single answers with --metric"
+        )
 
 
 def _correct(sample: Sample, metric: str) -> tuple[int, int]:
@@ -229,6 +232,7 @@ def read(path: Path, arm: str, seed: int, wanted: str | None) -> Part:
     else:
         metric, _, of_filter = wanted.partition(",")
     metric = _choose(names, metric, "metric", lambda name: f"--metric {name}")
+    _check_single(metric)
     if parquet:
         _graded_by_name(samples, metric)
     else:
