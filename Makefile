@@ -13,10 +13,10 @@ run: $(VENV)/installed
 	@$(BIN)/python -m snakemake --cores all --quiet rules host
 
 test: check
-	@$(BIN)/python -m pytest -q -n 2 --dist loadgroup -m "not slow"
+	@$(BIN)/python -m pytest -q -n 2 -m "not slow"
 
 test-all: check
-	@$(BIN)/python -m pytest -q -n 2 --dist loadgroup
+	@$(BIN)/python -m pytest -q -n 2
 
 check: $(VENV)/installed-dev
 	@$(BIN)/python -m ruff check --quiet .

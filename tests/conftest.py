@@ -1,9 +1,11 @@
 """Shared by all tests."""
 
 import os
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from filelock import FileLock
 
 # Two cores are enough for no thread pool at all; and no test may reach for a hub.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
@@ -15,3 +17,26 @@ os.environ.setdefault("HF_HUB_OFFLINE", "1")
 def repository() -> Path:
     """The root of the repository."""
     return Path(__file__).resolve().parents[1]
+
+
+Once = Callable[[str, Callable[[Path], object]], Path]
+
+
+@pytest.fixture(scope="session")
+def once(tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> Once:
+    """once(name, make) -> a folder that `make` has filled, once for all workers; not to be changed.
+
+    In place of xdist's groups, which the session's pytest (9.2) does not keep together.
+    """
+    here = tmp_path_factory.getbasetemp()
+    shared = here if worker_id == "master" else here.parent
+
+    def made(name: str, make: Callable[[Path], object]) -> Path:
+        target = shared / name
+        with FileLock(f"{target}.lock"):
+            if not target.exists():
+                make(unfinished := target.with_name(f"{name}-unfinished"))
+                unfinished.rename(target)
+        return target
+
+    return made

@@ -1,4 +1,4 @@
-"""Time and peak memory of the analysis stages, from counts to all tables: each a process of its own, as in the workflow.
+"""Time and peak memory of the analysis stages, from counts to all tables: each a process, as in the workflow.
 
     python tests/benchmarks/time_analysis.py [--arms 20 --seeds 10 --steps 10 --benchmarks 7 --problems 1500]
 
@@ -58,14 +58,16 @@ def main() -> None:
     arms = [f"arm{a:02}" for a in range(size["arms"])]
     settings = {
         "baseline": arms[0], "roles": dict.fromkeys(arms[1:], "comparison"), "margin": 0.02, "alpha": 0.05,
-        "runs": dict.fromkeys(arms, list(range(size["seeds"]))), "base_repeats": list(range(REPEATS)),
+        "runs": {arm: list(range(size["seeds"])) for arm in arms}, "base_repeats": list(range(REPEATS)),
         "benchmarks": [f"bench{b}" for b in range(size["benchmarks"])], "pass_at": [1, 8], "looks": [size["seeds"]],
         "endpoint": {"pass_at": 1, "checkpoint": "last"}, "last_steps": dict.fromkeys(arms, 10 * size["steps"]),
         "allow_missing": False,
     }  # fmt: skip
     with tempfile.TemporaryDirectory() as folder:
         root = Path(folder)
-        with ProcessPoolExecutor(1) as pool:  # so that this process stays small: its memory would count as the children's
+        with ProcessPoolExecutor(
+            1
+        ) as pool:  # so that this process stays small: its memory would count as the children's
             rows = pool.submit(counts, root / "tables/counts.parquet", **size).result()
         tables.write(root / "tables/runs.parquet", tables.RUNS, [], {})
 

@@ -3,6 +3,7 @@
 import os
 import re
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 
 import pyarrow.parquet as pq
@@ -33,16 +34,17 @@ compute: {keep: {state: last}}
 """)
 ROOT = "results/smoke"
 
-pytestmark = pytest.mark.xdist_group("smoke")
 
-
-@pytest.fixture(scope="module")
-def done(tmp_path_factory: pytest.TempPathFactory) -> Copy:
-    """A copy of the repository in which the small study has been run by the real stages."""
-    copy = copied(tmp_path_factory.mktemp("smoke") / "copy")
+def _run(root: Path) -> None:
+    copy = copied(root)
     (copy.root / "config.yaml").write_text(yaml.safe_dump(STUDY, sort_keys=False), encoding="utf-8")
     copy.snakemake("--cores", "2", "--quiet", "rules", "host")
-    return copy
+
+
+@pytest.fixture(scope="session")
+def done(once: Callable[..., Path]) -> Copy:
+    """A copy of the repository in which the small study has been run by the real stages; not to be changed."""
+    return Copy(once("smoke", _run))
 
 
 def read(copy: Copy, table: tables.Table) -> list[dict]:

@@ -59,7 +59,7 @@ LOG_FAULTS = {
     "perplexity": (log(entry(1, acc=7.5)), "line 1: acc is 7.5, which is no share correct of one graded response"),
     "no share": (log(entry(1, acc=0.4, filtered_resps=[["x"] * 4])), "line 1: acc is 0.4, which is no share correct"),
     "problem twice": (log(entry(1), entry(1)), "line 2: a, seed 0, problem 1 of all is there already: "),
-    "one of many": (log(entry(1, metrics=["pass@4"], **{"pass@4": 1.0})), "metric pass@4 is 1 as soon as one of 4 answers"),
+    "one of many": (log(entry(1, metrics=["pass@4"], **{"pass@4": 1.0})), "pass@4 is 1 as soon as one of 4 answers"),
     "one of many, by name": (log(entry(1, metrics=["pass_at_8"], pass_at_8=1.0)), "as soon as one of 8 answers"),
     "no name": (log('{"doc_id": null, "metrics": [[]]}'), "line 1: metrics holds [], and should be names"),
     "digits": ("{" + '"doc_id":' + "9" * 5000 + "}\n", "no JSON that can be read: ValueError"),

@@ -159,7 +159,8 @@ def test_two_processes_train_what_one_trains(adapter: dict[str, Any] | None, agg
         torch.testing.assert_close(value, two.weights(bool(adapter))[name], rtol=0, atol=1e-4)
 
 
-@pytest.mark.parametrize("processes", [1, pytest.param(2, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("processes", [1, 2])
 def test_after_sigterm_a_run_ends_at_a_batch_and_goes_on_as_if_undisturbed(processes: int, tmp_path: Path) -> None:
     whole, cut = (Stage(tmp_path / name, processes=processes) for name in ("whole", "cut"))
     for stage in (whole, cut):

@@ -45,7 +45,7 @@ def adopt(copy: Copy, *arguments: str) -> str:
     return copy.command("workflow_scripts", "adopt", *arguments).stdout
 
 
-@pytest.mark.parametrize("times", ["shuffled", "equal"])
+@pytest.mark.parametrize("times", ["shuffled", pytest.param("equal", marks=pytest.mark.slow)])
 def test_a_clone_with_all_tables_draws_its_pages_and_does_nothing_else(times: str, copy: Copy) -> None:
     clone(copy, times)
     before = contents(copy)
@@ -54,7 +54,7 @@ def test_a_clone_with_all_tables_draws_its_pages_and_does_nothing_else(times: st
     assert copy.would_run() == END
 
 
-@pytest.mark.parametrize("times", ["shuffled", "equal"])
+@pytest.mark.parametrize("times", [pytest.param("shuffled", marks=pytest.mark.slow), "equal"])
 def test_what_the_study_no_longer_asks_for_is_named_and_made_again(times: str, copy: Copy) -> None:
     clone(copy, times)
     copy.study(lambda study: study["arms"]["gapo"].update(eps_high_max=4.0e-3))
@@ -67,6 +67,7 @@ def test_what_the_study_no_longer_asks_for_is_named_and_made_again(times: str, c
     assert copy.would_run() == train("gapo") | evaluate("gapo") | FROM_RUNS
 
 
+@pytest.mark.slow
 def test_other_code_is_told_from_other_settings(copy: Copy) -> None:
     clone(copy, "shuffled")
     with open(copy.root / "workflow_scripts/sampling/transformers_engine.py", "a") as file:
@@ -84,6 +85,7 @@ def test_changes_after_adopting_are_seen(copy: Copy) -> None:
     assert copy.would_run() == train("gapo") | evaluate("gapo") | FROM_RUNS
 
 
+@pytest.mark.slow
 def test_runs_without_what_they_were_evaluated_on_are_not_trained_again(copy: Copy) -> None:
     """Shipped: data, the manifest of the base (no weights) and the runs."""
     clone(copy, "shuffled", without=("evals", "tables"))
@@ -118,6 +120,7 @@ def test_a_truncated_file_is_named_and_made_again(copy: Copy) -> None:
     assert "train gapo 0" not in copy.would_run()
 
 
+@pytest.mark.slow
 def test_results_edited_by_hand_do_not_pass(copy: Copy) -> None:
     """The content digest of an input is part of what a file says of itself."""
     clone(copy, "shuffled")
@@ -146,6 +149,7 @@ def test_move_aside_moves_and_never_deletes(copy: Copy) -> None:
     assert copy.would_run() == train("gapo") | evaluate("gapo") | FROM_RUNS
 
 
+@pytest.mark.slow
 def test_adopting_another_study_by_configfile(copy: Copy) -> None:
     clone(copy, "shuffled")
     other = copy.root / "studies" / "same.yaml"

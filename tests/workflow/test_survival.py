@@ -86,6 +86,7 @@ def test_killed_without_its_jobs_ends_the_orphans_first(slow: Copy, started: sub
     assert slow.would_run(TARGET) == set()
 
 
+@pytest.mark.slow
 def test_a_living_snakemake_is_not_disturbed(slow: Copy, started: subprocess.Popen[bytes]) -> None:
     for command in ("unlock", "adopt"):
         refused = slow.command("workflow_scripts", command, check=False)
