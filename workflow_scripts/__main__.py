@@ -10,6 +10,7 @@ COMMANDS = {
     "selftest": "check the clip rules and the statistics on worked examples: seconds, offline, no model",
     "audit": "could the clip of a TRL run (trainer_state.json) bind, and did it",
     "compare": "the report's verdicts for results made elsewhere: a table, logs of lm-eval or lighteval",
+    "simulate": "simulated studies with a known truth: do intervals and verdicts keep their word",
     "adopt": "take over results of unknown history (a fresh clone with cached parquet) where they prove to be current",
     "unlock": "let a study go on after its Snakemake was killed",
     "schema": "write the JSON schema of the study file for editors",

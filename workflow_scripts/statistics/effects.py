@@ -87,7 +87,8 @@ def _extra_variance(treatment: Arm, baseline: Arm) -> tuple[float, float]:
 def estimate(treatment: Arm, baseline: Arm, estimand: str, alpha: float) -> Estimate:
     """The difference of two arms. estimand: benchmark or population; alpha: level at which the wider form is chosen.
 
-    Seeds unequal in number, or run variances that differ (F test, p < .01): the wider of pooled and Welch. Raises
+    Seeds unequal in number, or run variances that differ (F test, p < .01): the wider of pooled and Welch. With extra
+    variance df is Satterthwaite's, but at least the smaller of the seeds' df and N - 1. Raises
     NotAssessable with fewer than two seeds in an arm, without any run variance, and for a population of one problem.
     """
     seeds = sorted((len(treatment.seeds), len(baseline.seeds)))
@@ -95,9 +96,12 @@ def estimate(treatment: Arm, baseline: Arm, estimand: str, alpha: float) -> Esti
         raise NotAssessable(f"an arm has fewer than 2 seeds ({len(treatment.seeds)} against {len(baseline.seeds)})")
     delta = float(treatment.run_means.mean() - baseline.run_means.mean())
     extra, denominator = _extra_variance(treatment, baseline) if estimand == "population" else (0.0, 0.0)
+    # The variance that problems add is a difference of two, so the formula can fall below the df of all its parts.
+    fewest = min(score.shape[1] - 1 for score in treatment.score) if extra else np.inf
     forms = [
-        Estimate(delta, variance, extra, (variance + extra) ** 2 / (variance**2 / df + denominator))
-        for variance, df in _seed_variances(treatment, baseline)
+        Estimate(delta, seeds_variance, extra, max(whole, min(df, fewest)))
+        for seeds_variance, df in _seed_variances(treatment, baseline)
+        for whole in [(seeds_variance + extra) ** 2 / (seeds_variance**2 / df + denominator)]
     ]
     return max(forms, key=lambda form: form.interval(alpha)[1])
 

@@ -1,0 +1,243 @@
+"""`armslength simulate`: studies with a known truth are simulated: do intervals and verdicts keep their word?"""
+
+import argparse
+import multiprocessing
+import os
+import sys
+import time
+from collections.abc import Sequence
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+from workflow_scripts import tables
+from workflow_scripts.commands import columns
+from workflow_scripts.figures.words import markdown_table
+from workflow_scripts.statistics import simulation
+from workflow_scripts.statistics.simulation import OURS, SEEDS, Cell, Row
+
+REPETITIONS = 10_000  # of the Gaussian coverage cells: what the targets are meant for
+LEAST = 20
+LIBRARIES = ("numpy", "scipy", "statsmodels")
+THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")  # one each: the processes are the parallelism
+Lines = list[list[str]]
+
+
+def _whole(least: int) -> Any:
+    def parse(text: str) -> int:
+        try:
+            value = int(text)
+        except ValueError:
+            value = least - 1
+        if value < least:
+            raise argparse.ArgumentTypeError(f"{text!r}: a whole number from {least}")
+        return value
+
+    return parse
+
+
+def parser() -> argparse.ArgumentParser:
+    """The options."""
+    made = argparse.ArgumentParser(prog="armslength simulate", description=__doc__.split(": ", 1)[1])
+    more = f"simulated studies of each Gaussian coverage cell, a part of it of the others; default {REPETITIONS}"
+    made.add_argument("--repetitions", metavar="N", type=_whole(LEAST), default=REPETITIONS, help=more)
+    made.add_argument("--seed", metavar="N", type=_whole(0), default=1, help="of all random numbers; default 1")
+    more = "default: all cores; the results do not depend on it"
+    made.add_argument("--processes", metavar="N", type=_whole(1), default=os.cpu_count() or 1, help=more)
+    more = "write simulation.parquet and the figure simulated_coverage (html, svg)"
+    made.add_argument("--output", metavar="FOLDER", type=Path, help=more)
+    made.add_argument("--markdown", action="store_true", help="print markdown, to paste")
+    return made
+
+
+def simulate(repetitions: int, seed: int, processes: int) -> list[Row]:
+    """The rows of all cells."""
+    designs = simulation.cells(repetitions)
+    work = simulation.chunks(designs, seed)
+    for name in THREADS:
+        os.environ[name] = "1"
+    found: dict[Cell, list[Any]] = {cell: [] for cell in designs}
+    # Spawned, so that the libraries of the processes see the number of threads.
+    with multiprocessing.get_context("spawn").Pool(min(processes, len(work))) as pool:
+        for done, (chunk, values) in enumerate(zip(work, pool.imap(simulation.run, work), strict=True), start=1):
+            found[chunk.cell].append(values)
+            if sys.stderr.isatty():
+                print(f"\r{100 * done // len(work)} %", end="" if done < len(work) else "\r", file=sys.stderr)
+        pool.close()
+        pool.join()
+    return [row for cell, values in found.items() for row in simulation.summarise(cell, values)]
+
+
+# What is said
+
+
+def _share(row: Row) -> str:
+    return f"{100 * row.value:.1f} ± {100 * row.mc_se:.1f}"
+
+
+def _ratio(row: Row) -> str:
+    return f"{row.value:.3f} ± {row.mc_se:.3f}"
+
+
+def _met(rows: Sequence[Row]) -> str:
+    """yes, or how many of the line's targets are missed; - without any."""
+    judged = [row.met for row in rows if row.met is not None]
+    missed = len(judged) - sum(judged)
+    return "-" if not judged else f"NO, {missed} of {len(judged)}" if missed else "yes"
+
+
+def _setting(cell: Cell) -> list[str]:
+    return [str(cell.setting.problems), f"{100 * cell.setting.arm_problem:g}", cell.distribution]
+
+
+def _settings_table() -> Lines:
+    head = ["problems", "run SD", "seed", "seed x problem", "sampling", "arm x problem (difference)"]
+    return [
+        head,
+        *(
+            [str(s.problems)]
+            + [f"{100 * x:.3g}" for x in (s.run_sd, s.seed_sd, s.seed_problem, s.evaluation, s.arm_problem)]
+            for s in (*simulation.SETTINGS, simulation.NOISY)
+        ),
+    ]
+
+
+def _groups(rows: Sequence[Row], *quantities: str) -> dict[tuple[Any, ...], list[Row]]:
+    """Rows that differ in nothing but seeds, looks or arms, under what they share."""
+    found: dict[tuple[Any, ...], list[Row]] = {}
+    for row in rows:
+        if row.quantity in quantities:
+            key = (row.estimand, row.method, row.quantity, row.cell.setting, row.cell.distribution)
+            found.setdefault(key, []).append(row)
+    return found
+
+
+def _coverage_table(rows: Sequence[Row]) -> Lines:
+    seeds = [f"S = {n}" for n in SEEDS]
+    lines = [["problems", "arm x problem", "runs", "estimand", "method", "what", *seeds, "target", "met"]]
+    for (estimand, method, quantity, _, _), group in _groups(rows, "coverage", "width ratio").items():
+        first = group[0]
+        low, high = first.target_low, first.target_high
+        shown, scale = (_share, 100) if quantity == "coverage" else (_ratio, 1)
+        bounds = [f">= {scale * low:g}" if low else "", f"<= {scale * high:g}" if high else ""]
+        target = ", ".join(filter(None, bounds)) or "-"
+        lines.append([*_setting(first.cell), estimand, method, quantity, *map(shown, group), target, _met(group)])
+    return lines
+
+
+def _false_table(rows: Sequence[Row]) -> Lines:
+    found: dict[tuple[Any, ...], list[Row]] = {}
+    for row in rows:
+        found.setdefault((row.cell, row.method), []).append(row)
+    lines = [["looks", "problems", "arm x problem", "runs", "estimand", "method",
+              *(f"{n} arm{'s' if n > 1 else ''}" for n in simulation.ARMS), "target", "met"]]  # fmt: skip
+    for (cell, method), group in found.items():
+        target = "<= 5 + 3 SE" if method == OURS else "-"
+        looks = "/".join(map(str, cell.looks))
+        lines.append([looks, *_setting(cell), group[0].estimand, method, *map(_share, group), target, _met(group)])
+    return lines
+
+
+def _verdict_table(rows: Sequence[Row]) -> Lines:
+    found: dict[Cell, list[Row]] = {}
+    for row in rows:
+        found.setdefault(row.cell, []).append(row)
+    names = [row.quantity for row in next(iter(found.values()))]
+    lines = [["problems", "arm x problem", "estimand", "effect", "S", *names, "better, in theory"]]
+    for cell, group in found.items():
+        theory = group[0].expected
+        lines.append([*_setting(cell)[:2], group[0].estimand, f"{100 * cell.delta:g}", str(cell.looks[0]),
+                      *map(_share, group), "-" if theory is None else f"{100 * theory:.1f}"])  # fmt: skip
+    return lines
+
+
+def report(rows: Sequence[Row], markdown: bool = False) -> str:
+    """All tables, as they are printed."""
+    parts = {name: [row for row in rows if row.cell.part == name] for name in simulation.PARTS}
+    found = {
+        "Variance components: SDs in points of 100": _settings_table(),
+        "Coverage of 95 % intervals (%), and mean width over that of the pooled t interval (benchmark) or of one who "
+        "knows the variance components (population)": _coverage_table(parts["coverage"]),
+        "Coverage (%) of what is often reported instead": _coverage_table(parts["alternatives"]),
+        "Studies (%) that call some arm better or worse at some look, without any effect": _false_table(
+            parts["false verdicts"]
+        ),
+        f"Verdicts (%) with one arm and one look, margin {100 * simulation.MARGIN:g} points": _verdict_table(
+            parts["verdicts"]
+        ),
+    }
+    table = markdown_table if markdown else columns
+    return "\n\n".join(f"{'### ' if markdown else ''}{title}\n\n{table(lines)}" for title, lines in found.items())
+
+
+def missed(rows: Sequence[Row]) -> list[str]:
+    """One line per target that is missed."""
+    lines = []
+    for row in rows:
+        if row.met is False:
+            looks = "/".join(map(str, row.cell.looks))
+            bounds = " to ".join(f"{x:.4g}" for x in (row.target_low, row.target_high) if x is not None)
+            side = "" if row.target_low and row.target_high else "at least " if row.target_low else "at most "
+            lines.append(
+                f"missed: {row.quantity} {row.value:.4f} ± {row.mc_se:.4f}, should be {side}{bounds}: {row.estimand}, "
+                f"{row.cell.setting.problems} problems, {row.cell.distribution}, S = {looks}, {row.arms} arm(s)"
+            )
+    return lines
+
+
+def _save(folder: Path, rows: Sequence[Row], options: argparse.Namespace) -> None:
+    from workflow_scripts.figures.simulated_coverage import simulated_coverage_chart
+    from workflow_scripts.figures.style import save
+
+    made = [
+        {
+            "part": row.cell.part,
+            "problems": row.cell.setting.problems,
+            "run_sd": row.cell.setting.run_sd,
+            "var_arm_problem": row.cell.setting.arm_problem**2,
+            "distribution": row.cell.distribution,
+            "delta": row.cell.delta,
+            "looks": "/".join(map(str, row.cell.looks)),
+            "repetitions": row.cell.repetitions,
+            **{name: getattr(row, name) for name in ("arms", "estimand", "method", "quantity", "value", "mc_se",
+                                                     "expected", "target_low", "target_high", "met")},
+        }
+        for row in rows
+    ]  # fmt: skip
+    provenance = {
+        "command": "simulate",
+        "settings": {"repetitions": options.repetitions, "seed": options.seed},
+        "libraries": {name: version(name) for name in LIBRARIES},
+    }
+    path = folder / "simulation.parquet"
+    tables.write(path, tables.SIMULATION, made, provenance)
+    frame = tables.read(path, tables.SIMULATION).to_pandas()
+    figure = folder / "simulated_coverage"
+    save(simulated_coverage_chart(frame, OURS), str(figure.with_suffix(".html")), str(figure.with_suffix(".svg")))
+
+
+def main(arguments: list[str]) -> int:
+    """Print the tables and what misses its target; 1 if something does, 2 if the folder cannot be written."""
+    options = parser().parse_args(arguments)
+    begun = time.monotonic()
+    if options.output:
+        try:
+            options.output.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            print(f"armslength simulate: --output {options.output}: {error.strerror}", file=sys.stderr)
+            return 2
+    rows = simulate(options.repetitions, options.seed, options.processes)
+    print(report(rows, options.markdown), end="\n\n")
+    if options.output:
+        try:
+            _save(options.output, rows, options)
+        except OSError as error:
+            print(f"armslength simulate: --output {options.output}: {error.strerror or error}", file=sys.stderr)
+            return 2
+    judged, wrong = sum(row.met is not None for row in rows), missed(rows)
+    print(f"{judged - len(wrong)} of {judged} targets met, {time.monotonic() - begun:.0f} s. ± is one Monte Carlo "
+          "standard error.")  # fmt: skip
+    if options.repetitions < REPETITIONS:
+        print(f"The targets are meant for {REPETITIONS} repetitions: with fewer, some are missed by chance.")
+    print("\n".join(wrong), end="\n" if wrong else "")
+    return int(bool(wrong))
