@@ -4,13 +4,15 @@ import os
 import shlex
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 from snakemake.settings.types import DeploymentMethod
 
 from workflow_scripts import settings as of
-from workflow_scripts.commands import disk, plan, preflight, progress, unlock
+from workflow_scripts.commands import disk, preflight, progress, registration, unlock
 from workflow_scripts.digest import digest
-from workflow_scripts.grading import REWARD_VERSION
+from workflow_scripts.grading import libraries as grader_libraries
+from workflow_scripts.grading import version as verdicts_version
 from workflow_scripts.study import StudyFaults, load, machine_faults
 from workflow_scripts.study.faults import repeated_keys
 from workflow_scripts.tables import TableError
@@ -25,11 +27,12 @@ except StudyFaults as faults:
 
 ROOT = f"results/{STUDY.study}"
 PLAN = Path(ROOT) / "plan.parquet"
+REWARD = verdicts_version(of.train_grader(STUDY))
 try:
-    PINNED = plan.pinned_reward_version(PLAN, REWARD_VERSION)
+    PINNED = registration.pinned_reward_version(PLAN, REWARD)
 except TableError as error:
     sys.exit(f"armslength: {error}")
-REWARD = REWARD_VERSION if STUDY.retrain_on_reward_change else PINNED
+REWARD = REWARD if STUDY.retrain_on_reward_change else PINNED
 RUNS = STUDY.runs()
 LAST_STEPS = {arm: STUDY.resolved(arm).training.steps for arm in RUNS}
 REPEATS = range(STUDY.evaluation.base_repeats)
@@ -88,7 +91,7 @@ def begin():
     if GPUS == 0 and STUDY.model.source != "embedded" and workflow.local_exec and progress.gpus_here():
         print("compute.gpus is 0: this study runs on the CPU, though there is a GPU here", file=sys.stderr)
     unlock.hold()
-    plan.record(STUDY, PLAN, REWARD)
+    registration.record(registered(), PLAN)
     progress.follow(ROOT, RUNS, LAST_STEPS, SAMPLED)
 
 
@@ -123,15 +126,11 @@ def run_files(file):
 
 
 def sample_files(wildcards):
-    """Graded samples of the base and of all runs; with allow_missing of the runs that have them."""
+    """Graded samples of the base and of all runs; with allow_missing of the runs that have them and their own record."""
     base = [f"{ROOT}/base/repeat-{repeat}/{b}/samples.parquet" for repeat in REPEATS for b in SAMPLED]
-    runs = [
-        f"{ROOT}/evals/{arm}/seed-{seed}/{b}/samples.parquet"
-        for arm, seeds in RUNS.items()
-        for seed in seeds
-        for b in SAMPLED
-    ]
-    return base + ([p for p in runs if Path(p).exists()] if STUDY.allow_missing else runs)
+    runs = [Path(path).parent for path in run_files("checkpoints.parquet")]
+    samples = [f"{ROOT}/evals/{run.parent.name}/{run.name}/{b}/samples.parquet" for run in runs for b in SAMPLED]
+    return base + ([p for p in samples if Path(p).exists()] if STUDY.allow_missing else samples)
 
 
 def train_set_settings(wildcards):
@@ -157,13 +156,20 @@ def benchmark_code(wildcards):
     return digest("fetch_benchmark", set_roots(wildcards.benchmark))
 
 
+def grader_of(benchmark):
+    """The grader, and the libraries that its verdicts rest on, if there are any."""
+    name = STUDY.grader_of(benchmark)
+    libraries = grader_libraries(name)
+    return {"grader": name} | ({"libraries": libraries} if libraries else {})
+
+
 def grader_settings(wildcards):
-    return of.canonical({"grader": STUDY.grader_of(wildcards.benchmark)})
+    return of.canonical(grader_of(wildcards.benchmark))
 
 
 def graded(wildcards, stage, sampled):
     """With the grader, what drew the completions: where they are not kept, their grades alone tell if they are due."""
-    own = {"grader": STUDY.grader_of(wildcards.benchmark)}
+    own = grader_of(wildcards.benchmark)
     return of.canonical(own | {"sampled": sampled, "sampling_code": digest(stage)})
 
 
@@ -211,6 +217,21 @@ def sample_base_settings(wildcards):
 
 def sample_checkpoints_settings(wildcards):
     return of.canonical(of.sample_checkpoints(STUDY, wildcards.arm, int(wildcards.seed), wildcards.benchmark))
+
+
+def registered():
+    """What the plan holds the study to, with the code of what makes results."""
+    made = {
+        "train": {arm: train_code(SimpleNamespace(arm=arm)) for arm in STUDY.arms},
+        "grade": {b: grade_code(SimpleNamespace(benchmark=b)) for b in SAMPLED},
+    }
+    made |= {stage: digest(stage) for stage in ("sample_checkpoints", "count", "estimate_effects")}
+    return registration.registration(STUDY, REWARD, ROOT, made)
+
+
+def report_settings(wildcards):
+    """The page is drawn again when the plan has changed, of which it tells."""
+    return of.canonical(of.report(STUDY) | {"plan_digest": registration.digest(registered(), PLAN)})
 
 
 def kept(path):

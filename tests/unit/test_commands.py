@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 import yaml
 
-from workflow_scripts import tables
 from workflow_scripts.commands import DEFAULT_STUDY, configuration, plan, progress, status
 from workflow_scripts.study import Study, StudyFaults, load
 
@@ -17,35 +16,6 @@ from workflow_scripts.study import Study, StudyFaults, load
 def study(**changes: object) -> Study:
     """The default study with some keys changed."""
     return load({**yaml.safe_load(DEFAULT_STUDY.read_text(encoding="utf-8")), **changes})
-
-
-def test_plan_is_recorded_once_and_then_only_what_changed(tmp_path: Path) -> None:
-    path = tmp_path / "plan.parquet"
-    plan.record(study(), path, 1)
-    first = tables.read(path, tables.PLAN).to_pylist()
-    assert {row["key"] for row in first} >= {"question", "endpoint", "margin", "alpha", "looks", "seeds", "arms"}
-    assert len({row["recorded"] for row in first}) == 1
-    plan.record(study(), path, 1)
-    assert tables.read(path, tables.PLAN).to_pylist() == first
-    plan.record(study(analysis={"margin": 0.1, "alpha": 0.05, "looks": [5]}), path, 1)
-    later = tables.read(path, tables.PLAN).to_pylist()
-    assert later[: len(first)] == first
-    assert [(row["key"], row["value"]) for row in later[len(first) :]] == [("margin", "0.1")]
-    assert plan.latest(path)["margin"] == 0.1
-
-
-def test_reward_version_stays_pinned_until_another_is_recorded(tmp_path: Path) -> None:
-    path = tmp_path / "plan.parquet"
-    assert plan.pinned_reward_version(path, 3) == 3
-    plan.record(study(), path, 3)
-    assert plan.pinned_reward_version(path, 4) == 3
-    plan.record(study(retrain_on_reward_change=True), path, 4)
-    assert plan.pinned_reward_version(path, 5) == 4
-
-
-def test_compute_is_no_part_of_the_plan(tmp_path: Path) -> None:
-    one, other = study(), study(compute={"micro_batch": 8, "threads": 2})
-    assert plan.registration(one, 1) == plan.registration(other, 1)
 
 
 def test_costs_are_counted(tmp_path: Path) -> None:

@@ -1,19 +1,8 @@
-"""`armslength plan`: what a study will cost before it is run; and the plan a study is held to afterwards.
+"""`armslength plan`: what a study will cost before it is run."""
 
-The plan is results/{study}/plan.parquet: written when a real run starts, only ever added to, read by no job. What was
-asked before the first result can be told from what was asked later.
-"""
-
-import json
-import subprocess
 from argparse import ArgumentTypeError
-from collections.abc import Mapping
 from contextlib import suppress
-from datetime import UTC, datetime
-from pathlib import Path
-from typing import Any
 
-from workflow_scripts import tables
 from workflow_scripts.commands import columns, disk, read_study, root_of, study_parser
 from workflow_scripts.commands.cost import completions, cost, hours_line
 from workflow_scripts.commands.progress import Run, read_runs
@@ -92,59 +81,3 @@ def _disk_table(found: list[disk.Need]) -> list[list[str]]:
     for sizes in ([n.whole for n in found], [n.there for n in found], [n.to_come for n in found]):
         total.append("at least " * (None in sizes) + disk.gigabytes(sum(size or 0 for size in sizes)))
     return [*rows, total]
-
-
-def registration(study: Study, reward_version: int) -> dict[str, Any]:
-    """What the study is held to: everything that must not follow from the results."""
-    analysis = study.analysis
-    return {
-        "question": study.question,
-        "endpoint": {**analysis.endpoint.model_dump(), "benchmarks": study.reported},
-        "margin": analysis.margin,
-        "alpha": analysis.alpha,
-        "looks": study.looks,
-        "seeds": {name: study.resolved(name).seeds for name in study.arms},
-        "baseline": study.baseline,
-        "arms": {name: study.resolved(name).identity for name in study.arms},
-        "decontaminate_against": study.data.decontaminate_against,
-        "reward_version": reward_version,
-    }
-
-
-def _commit() -> str:
-    """HEAD of the working tree, with + when it has changes; empty outside git."""
-    folder = Path(__file__).parent
-    try:
-        head = subprocess.run(["git", "rev-parse", "HEAD"], cwd=folder, capture_output=True, text=True, check=True)
-        changed = subprocess.run(
-            ["git", "status", "--porcelain"], cwd=folder, capture_output=True, text=True, check=True
-        )
-    except (OSError, subprocess.CalledProcessError):
-        return ""
-    return head.stdout.strip() + ("+" if changed.stdout.strip() else "")
-
-
-def _recorded(path: str | Path) -> list[dict[str, str]]:
-    return tables.read(path, tables.PLAN).to_pylist() if Path(path).exists() else []
-
-
-def latest(path: str | Path) -> dict[str, Any]:
-    """The value of each key recorded last; empty where no plan exists. Raises TableError for a damaged one."""
-    return {row["key"]: json.loads(row["value"]) for row in _recorded(path)}
-
-
-def record(study: Study, path: str | Path, reward_version: int) -> None:
-    """Add what is new or changed to the plan, with the time (UTC) and the git commit; nothing else is touched."""
-    values: Mapping[str, Any] = json.loads(json.dumps(registration(study, reward_version)))
-    known = latest(path)
-    changed = {key: value for key, value in values.items() if key not in known or known[key] != value}
-    if not changed:
-        return
-    stamp = {"recorded": datetime.now(UTC).isoformat(timespec="milliseconds"), "commit": _commit()}
-    rows = [{**stamp, "key": key, "value": json.dumps(value, sort_keys=True)} for key, value in changed.items()]
-    tables.write(path, tables.PLAN, _recorded(path) + rows, {})
-
-
-def pinned_reward_version(path: str | Path, current: int) -> int:
-    """The reward version that the study's runs are held to: the plan's, or the current one before there is a plan."""
-    return latest(path).get("reward_version", current)

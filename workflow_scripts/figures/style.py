@@ -4,6 +4,7 @@ Text and rules are drawn in `currentColor`, so that a figure follows a page from
 """
 
 import json
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ import altair as alt
 PALETTE = ["#0072B2", "#E69F00", "#009E73", "#D55E00", "#CC79A7", "#56B4E9"]
 DASHES = [[1, 0], [6, 3], [2, 2]]  # the palette starts again with another dash after six arms
 INK = "currentColor"
+NAMED = 5  # arms that one line names
 LIGHT_DARK = "color-scheme: light dark; color: light-dark(#1c2126, #e4e8ec)"  # of a figure that stands alone
 FAINT = "#8a8a8a"  # readable on white and on black
 BANDS = ["rgba(130, 145, 160, 0.2)", "rgba(130, 145, 160, 0.45)"]
@@ -70,6 +72,23 @@ def finish(chart: alt.TopLevelMixin, title: str, how_to_read: list[str]) -> alt.
         .configure_legend(labelColor=INK, titleColor=INK, labelFontSize=12, titleFontSize=12, titleFontWeight="normal")
         .configure_header(labelColor=INK, titleColor=INK, labelFontSize=12, titleFontSize=12)
     )  # fmt: skip
+
+
+def mark_missing(
+    chart: alt.TopLevelMixin, declared: Mapping[str, Sequence[int]] | None, drawn: Mapping[str, int]
+) -> None:
+    """A line below the title of a finished chart that names the arms of which it shows fewer runs than the study has.
+
+    declared: arm → seeds, None where no run may be missing; drawn: arm → runs in the chart.
+    """
+    lacking = [
+        f"{arm} {drawn.get(arm, 0)} of {len(seeds)}"
+        for arm, seeds in (declared or {}).items()
+        if drawn.get(arm, 0) < len(seeds)
+    ]
+    if lacking:
+        more = f" and {len(lacking) - NAMED} more" if len(lacking) > NAMED else ""
+        chart.title.subtitle = [*chart.title.subtitle, f"Runs are missing: {', '.join(lacking[:NAMED])}{more}."]
 
 
 class _Inert(json.JSONEncoder):

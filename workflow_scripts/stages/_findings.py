@@ -2,6 +2,7 @@
 
 import math
 from collections import Counter
+from collections.abc import Sequence
 from typing import Any
 
 from workflow_scripts.figures.words import interval, number, percent, points
@@ -59,9 +60,9 @@ def control_checks(effects: list[Row]) -> list[Row]:
             text = f"{verdict}, of an arm that is the baseline under other seeds"
             rows.append({"check": "placebo", "arm": arm, "verdict": state, "message": text})
         elif row["role"] == "sensitivity":
+            state = None if verdict == "not assessable" else "pass" if verdict == "worse" else "fail"
             text = f"{verdict}, of an arm that should lose"
-            rows.append({"check": "sensitivity", "arm": arm, "verdict": "pass" if verdict == "worse" else "fail",
-                         "message": text})  # fmt: skip
+            rows.append({"check": "sensitivity", "arm": arm, "verdict": state, "message": text})
     return rows
 
 
@@ -160,6 +161,12 @@ def _run_warnings(runs: list[Row]) -> list[str]:
         names = ", ".join(f"{row['arm']} seed {row['seed']} ({row['reason']})" for row in missing[:NAMED])
         names += f" and {len(missing) - NAMED} more" if len(missing) > NAMED else ""
         found.append(f"{len(missing)} of {len(runs)} runs are missing: {names}.")
+    diverged = [f"{row['arm']} seed {row['seed']}" for row in missing if row["status"] == "diverged"]
+    if diverged:
+        found.append(
+            f"Diverged, and not among the scores: {', '.join(diverged)}. The scores of an arm without its failures are "
+            "those of its survivors."
+        )
     if single:
         found.append(
             f"One seed only: {', '.join(single)}. One run says nothing about training again; no interval is given."
@@ -188,10 +195,13 @@ def _record_warnings(reachability: list[Row]) -> list[str]:
     return found
 
 
-def warnings(effects: list[Row], runs: list[Row], reachability: list[Row], checks: list[Row]) -> list[str]:
+def warnings(
+    effects: list[Row], runs: list[Row], reachability: list[Row], checks: list[Row], plan: Sequence[str] = ()
+) -> list[str]:
     """What a reader must know before the first number, gravest first.
 
     checks: all other checks (controls, evaluation, contamination, audit) as rows check, arm, verdict, message.
+    plan: what was changed after the study was put on record, and decides verdicts.
     """
     found = []
     for row in checks:
@@ -200,7 +210,7 @@ def warnings(effects: list[Row], runs: list[Row], reachability: list[Row], check
                 f"The study does not see the loss of {row['arm']}, an arm made to lose (verdict: {row['message']}). "
                 "A study that cannot tell it from the baseline cannot tell anything."
             )
-    found += _run_warnings(runs) + _record_warnings(reachability)
+    found += [*plan, *_run_warnings(runs), *_record_warnings(reachability)]
     cut = [row for row in checks if row["check"] == "truncation in evaluation" and row["verdict"] == "warn"]
     found += [f"Answers are cut off in the evaluation of {row['arm']}: {row['message']}." for row in cut]
     for gate in GATES:

@@ -132,9 +132,11 @@ def main(job: Job) -> None:
     files = {
         f"{folder}/{b}/samples.parquet": (arm, seed) for folder, arm, seed in places for b in settings["benchmarks"]
     }
-    checkpoints = (f"{job.root}/runs/{arm}/seed-{seed}/checkpoints.parquet" for arm, seed in runs)
-    job.add_inputs("checkpoints", _present(checkpoints, missing))
-    job.add_inputs("samples", _present(files, missing))
+    records = {(arm, seed): f"{job.root}/runs/{arm}/seed-{seed}/checkpoints.parquet" for arm, seed in runs}
+    known = job.add_inputs("checkpoints", _present(records.values(), missing))
+    # an evaluation whose run left no record was made nobody knows how: it is not counted
+    proven = [path for path, run in files.items() if run[0] == _BASE or records[run] in known]
+    job.add_inputs("samples", _present(proven, missing))
     _check_provenance(job)
     _check_sampling(job)
     if not job.inputs["samples"]:

@@ -1,4 +1,4 @@
-"""A row for every declared run: is it there, what made it, how long did it take."""
+"""A row for every declared run: is it there, if not why, what made it, how long did it take."""
 
 import csv
 import json
@@ -10,6 +10,8 @@ from workflow_scripts.stages._command import Job, run
 from workflow_scripts.stages._records import run_files
 
 LIBRARIES = ()
+SAID = "armslength: "  # how a job's last line begins where it knew what was wrong
+DIVERGED = ("is not finite at step", "the loss is ")  # of training's own errors
 
 
 def _seconds(path: Path) -> float | None:
@@ -53,6 +55,27 @@ def _sampling_engine(paths: list[Path]) -> str | None:
     return ", ".join(sorted(name for name in names if name)) or None
 
 
+def _absent(root: Path, arm: str, seed: int) -> dict[str, Any]:
+    """Why a run has no checkpoints.parquet, as far as its log and the word of its trainer tell."""
+    log = root / "logs" / "train" / f"{arm}-{seed}.log"
+    lines = log.read_text(encoding="utf-8", errors="replace").strip().splitlines() if log.exists() else []
+    if lines and lines[-1].startswith(SAID):
+        cause = lines[-1].removeprefix(SAID)
+        diverged = any(text in cause for text in DIVERGED)
+        return {"status": "diverged" if diverged else "missing", "reason": cause}
+    try:
+        said = json.loads((root / "state" / arm / f"seed-{seed}" / "progress.json").read_text(encoding="utf-8"))
+        return {"status": "missing", "reason": f"stopped at update {said['step']} of {said['steps']}"}
+    except (OSError, ValueError, KeyError, TypeError):  # not begun, or lost since
+        return {"status": "missing", "reason": "no checkpoints.parquet"}
+
+
+def _not_sampled(samples: dict[str, Path]) -> dict[str, Any]:
+    """A trained run that lacks an evaluation is in no table of scores."""
+    lacking = [name for name, path in samples.items() if not path.is_file()]
+    return {"status": "not evaluated", "reason": f"no samples of {', '.join(lacking)}"} if lacking else {}
+
+
 def main(job: Job) -> None:
     settings, times = job.settings, job.root / "benchmarks"
     files = run_files(job, tables.CHECKPOINTS)
@@ -63,14 +86,15 @@ def main(job: Job) -> None:
             sampling = [
                 _seconds(times / "sample_checkpoints" / f"{arm}-{seed}-{name}.tsv") for name in settings["benchmarks"]
             ]
-            samples = [job.root / f"evals/{arm}/seed-{seed}/{name}/samples.parquet" for name in settings["benchmarks"]]
-            known = _from_checkpoints(path) if path else {"status": "missing", "reason": "no checkpoints.parquet"}
+            evals = job.root / "evals" / arm / f"seed-{seed}"
+            samples = {name: evals / name / "samples.parquet" for name in settings["benchmarks"]}
+            known = _from_checkpoints(path) | _not_sampled(samples) if path else _absent(job.root, arm, seed)
             rows.append(
                 {
                     "arm": arm,
                     "seed": seed,
                     "role": settings["roles"][arm],
-                    "sampling_engine": _sampling_engine(samples),
+                    "sampling_engine": _sampling_engine(list(samples.values())),
                     "train_seconds": _seconds(times / "train" / f"{arm}-{seed}.tsv"),
                     "sample_seconds": None if None in sampling else sum(s for s in sampling if s is not None),
                     **known,

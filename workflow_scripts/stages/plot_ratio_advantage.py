@@ -2,7 +2,7 @@
 
 from workflow_scripts import tables
 from workflow_scripts.figures.ratio_advantage import ratio_advantage_chart
-from workflow_scripts.figures.style import save
+from workflow_scripts.figures.style import mark_missing, save
 from workflow_scripts.stages._command import Job, run
 
 LIBRARIES = ("altair", "vl-convert-python")
@@ -11,6 +11,7 @@ LIBRARIES = ("altair", "vl-convert-python")
 def main(job: Job) -> None:
     dynamics = tables.read(job.input("dynamics"), tables.DYNAMICS).to_pandas()
     chart = ratio_advantage_chart(dynamics, job.settings["arms"], job.settings.get("branches"))
+    mark_missing(chart, job.settings.get("declared"), dynamics.groupby("arm")["seed"].nunique().to_dict())
     save(chart, job.output("html"), job.output("svg"))
 
 
