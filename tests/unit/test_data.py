@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from problem_files import REAL, fetched, own, questions, real, stage_job, written
+from problem_files import fetched, own, questions, stage_job, written
 
 from workflow_scripts import benchmarks, grading, tables
 from workflow_scripts.benchmarks import sources, word_problems
@@ -44,7 +44,7 @@ def test_sets_are_found_by_full_name_and_by_split():
     [
         ("gsm8k", "nearest: gsm8k_train, gsm8k_test"),
         ("gsm8k_tset", "nearest: gsm8k_test"),
-        ("zzz", "allowed: gsm8k_test"),
+        ("zzz", "allowed: aime24, "),
     ],
 )
 def test_an_unknown_set_names_the_nearest(name, hint):
@@ -198,8 +198,8 @@ def test_a_part_of_a_set(tmp_path):
         (b'{"q": "x", "a": " "}\n', r"x\.jsonl: line 1: the answer is empty"),
         (b'{"q": "x", "a": true}\n', r"x\.jsonl: line 1: the answer is not a text"),
         (b'{"q": ["x"], "a": 1}\n', r"x\.jsonl: line 1: the question is not a text"),
-        (b'["x", 1]\n', r"x\.jsonl: line 1: not in the form this set has"),
-        (b'{"q": "\xff", "a": 1}\n', r"x\.jsonl: not UTF-8 at byte 7"),
+        (b'["x", 1]\n', r"x\.jsonl: line 1: .*one object a line; a file that is one list is named \.json"),
+        (b'{"q": "\xff", "a": 1}\n', r"x\.jsonl: line 1: not UTF-8 at byte 7"),
         (b'{"q": "\\ud800", "a": 1}\n', r"x\.jsonl: line 1: the question holds half a character"),
         (b"[" * 100_000, r"x\.jsonl: line 1: not valid JSON \(too deep\)"),
     ],
@@ -327,22 +327,3 @@ def test_fetch_stages_write_rows_and_their_source(tmp_path):
     job = stage_job(tmp_path, {"set": own(tmp_path / "none.jsonl")}, {}, "problems", {"data_dir": str(tmp_path)})
     with pytest.raises(StageError, match=r"none\.jsonl: no such file"):
         fetch_benchmark.main(job)
-
-
-@pytest.mark.parametrize(
-    ("name", "rows", "duplicates"),
-    [
-        ("gsm8k_train", 7473, 0),
-        ("gsm8k_test", 1319, 0),
-        ("mawps_singleop", 562, 31),
-        ("mawps_addsub", 395, 0),
-        ("svamp", 1000, 0),
-    ],
-)
-def test_real_files_are_read_and_every_gold_grades_itself(name, rows, duplicates):
-    real(f"{name}.jsonl")
-    found, record = sources.fetch({"name": name, "source": "local"}, str(REAL))
-    assert (record["rows"], len(record["duplicates"]), len(found)) == (rows, duplicates, rows - duplicates)
-    assert benchmarks.problem_set(name).size == rows
-    grade = grading.grader("exact_answer")
-    assert all(grade(f"#### {row['answer']}", row["answer"], False).status == "correct" for row in found)

@@ -1,6 +1,6 @@
 """Decontamination, and the choice of train rows."""
 
-from collections import Counter
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from problem_files import REAL, fetched, questions, real, stage_job
 
-from workflow_scripts import tables
+from workflow_scripts import benchmarks, tables
 from workflow_scripts.benchmarks import sources, word_problems
 from workflow_scripts.decontamination import controls, overlap
 from workflow_scripts.decontamination.normalise import tokens
@@ -77,7 +77,7 @@ def test_pairs_agree_with_the_definition(train, holdout):
                         ("exact", other_text == holdout_text),
                         ("ngram", coverage >= 0.8),
                         ("near", similarity >= 0.9),
-                        ("template_twin", same_words or jaccard >= 0.8),
+                        ("template_twin", same_words or (jaccard >= 0.8 and len(plain[1]) >= 8)),
                         ("partial", coverage >= 0.5 or similarity >= 0.75),
                     )
                     if holds
@@ -106,6 +106,7 @@ def test_a_changed_number_makes_a_twin_and_a_changed_word_a_copy():
     assert kinds([item.replace("buys", "finds")], [item]) == ["near"]
     assert kinds([item.replace("12", "13")], [item]) == ["template_twin"]
     assert kinds(["Ben sells 3 pens on 4 days . What does he earn ?"], [item]) == []
+    assert kinds(["Simplify 1 + 2 + 3 + 4 + 5"], [r"Simplify \sqrt{6} - 7 - 8 - 9 - 3"]) == []  # too few words to tell
     assert kinds([LONG.format(4, 5, 6).replace("sells all", "gives away")], [LONG.format(4, 5, 6)]) == ["near"]
     assert kinds([LONG.format(4, 5, 6)], [LONG.format(7, 8, 9)]) == ["template_twin"]
 
@@ -141,7 +142,7 @@ def test_a_short_clause_is_cut_whole():
 
 
 def table_of(path: Path, rows: list[dict], name: str) -> Path:
-    kept, _ = sources._without_duplicates([{"difficulty": None, **row} for row in rows], name)
+    kept, _ = sources._collected([("", {"difficulty": None, **row}) for row in rows], name)
     tables.write(path, tables.PROBLEMS, kept, {})
     return path
 
@@ -231,7 +232,7 @@ def test_a_control_that_is_not_caught_fails_the_stage(tmp_path, monkeypatch):
         checked(tmp_path, holdout, holdout)
 
 
-def test_lists_stay_short_but_name_every_row_to_remove(tmp_path):
+def test_lists_stay_short_but_name_every_row_to_remove(tmp_path, monkeypatch):
     train = table_of(tmp_path / "train.parquet", word_problems.generate("train", 1500, 7), "train")
     holdout = table_of(tmp_path / "holdout.parquet", word_problems.generate("test", 300, 7), "held")
     rows, footer = checked(tmp_path, train, holdout)
@@ -247,6 +248,7 @@ def test_lists_stay_short_but_name_every_row_to_remove(tmp_path):
         if kind != "partial":
             assert {row["other_problem_id"] for row in listed} == {ids[o] for o in real_pairs.other}
     assert footer["pairs"]["template_twin"] > 600 and len(rows) < 300 * 3 * 4 + 1500
+    monkeypatch.setattr(tables, "parts", partial(tables.parts, rows=400))
     again, _ = checked(tmp_path, train, holdout, "again")
     assert again == rows
 
@@ -269,10 +271,29 @@ def test_the_default_study_keeps_its_train_rows():
     assert 0 < len(removed) < 0.08 * len(train)
 
 
-def test_gsm8k_train_holds_no_test_item():
-    real("gsm8k_test.jsonl")
-    train, held = (questions(fetched({"name": f"gsm8k_{part}", "source": "local"}, REAL)) for part in ("train", "test"))
-    assert Counter(kinds(train, held)) == {"template_twin": 2}
+@pytest.mark.parametrize(
+    ("train", "holdout", "pairs", "removed"),
+    [
+        ("gsm8k_train", "gsm8k_test", {"template_twin": 2}, 0),
+        ("deepscaler_aime_train", "math500", {"exact": 1, "ngram": 7, "near": 1, "partial": 1}, 9),
+        ("deepscaler_math_train", "math500", {"ngram": 15, "near": 3, "template_twin": 96, "partial": 30}, 18),
+        ("deepscaler_math_train", "olympiadbench", {"ngram": 2}, 2),
+        *(("deepscaler_aime_train", holdout, {}, 0) for holdout in ("aime24", "aime25", "amc23", "minerva_math")),
+    ],
+)
+def test_real_sets_have_this_much_in_common_and_every_control_is_caught(train, holdout, pairs, removed, tmp_path):
+    paths = []
+    for name in (train, holdout):
+        real(str(benchmarks.problem_set(name).file))
+        paths.append(tmp_path / f"{name}.parquet")
+        tables.write(paths[-1], tables.PROBLEMS, fetched({"name": name, "source": "local"}, REAL), {})
+    rows, footer = checked(tmp_path, *paths)
+    assert footer["pairs"] == dict.fromkeys(overlap.KINDS, 0) | pairs
+    assert len({row["other_problem_id"] for row in rows if row["removed"]}) == removed
+    for kind in controls.KINDS:
+        found = footer["controls"][kind]
+        assert found["planted"] == found["caught"] >= 0.9 * benchmarks.problem_set(holdout).size
+        assert found["planted"] + found["not_expressible"] == benchmarks.problem_set(holdout).size
 
 
 def test_mawps_parts_have_nothing_in_common():
@@ -281,13 +302,3 @@ def test_mawps_parts_have_nothing_in_common():
         questions(fetched({"name": f"mawps_{part}", "source": "local"}, REAL)) for part in ("singleop", "addsub")
     )
     assert kinds(first, second) == []
-
-
-def test_controls_are_caught_on_real_problems(tmp_path):
-    real("gsm8k_test.jsonl")
-    rows = fetched({"name": "gsm8k_test", "source": "local"}, REAL)
-    tables.write(tmp_path / "holdout.parquet", tables.PROBLEMS, rows, {})
-    train = table_of(tmp_path / "train.parquet", word_problems.generate("train", 5, 5), "train")
-    _, footer = checked(tmp_path, train, tmp_path / "holdout.parquet")
-    for kind in controls.KINDS:
-        assert footer["controls"][kind] == {"planted": 1319, "caught": 1319, "not_expressible": 0}

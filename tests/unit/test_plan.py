@@ -30,7 +30,7 @@ def study(file: Path = DEFAULT_STUDY, **changes: Any) -> Study:
 
 
 class Hub(BaseHTTPRequestHandler):
-    """Answers as the hub does (statuses, headers, JSON), for one model, one gated model, and no data set at all."""
+    """Answers as the hub does (statuses, headers, JSON), for one model, one gated model, and one data set."""
 
     asked: ClassVar[list[str]] = []
 
@@ -38,7 +38,10 @@ class Hub(BaseHTTPRequestHandler):
         """/api/models/NAME/revision/REVISION and /api/models/NAME/auth-check."""
         self.asked.append(self.path)
         name = "/".join(self.path.split("/")[3:5])
-        if self.path.startswith("/api/datasets/") or name not in ("owner/open", "owner/gated", "owner/broken"):
+        known = (
+            ("owner/rows",) if self.path.startswith("/api/datasets/") else ("owner/open", "owner/gated", "owner/broken")
+        )
+        if name not in known:
             return self.answer(401, "RepoNotFound")
         if name == "owner/broken":
             return self.answer(503)
@@ -101,6 +104,27 @@ def test_what_the_hub_answers(name: str, revision: str, said: str | None, hub: t
         assert line.startswith(f"model.name: {name}, revision {revision}: ")
         assert said in line
         assert "\n" not in line
+
+
+@pytest.mark.parametrize(
+    ("name", "revision", "said"),
+    [
+        ("owner/rows", REVISION, None),
+        ("owner/rows", "b" * 40, "no such revision on http"),
+        ("owner/typo", REVISION, "no such dataset on http"),
+    ],
+)
+def test_what_the_hub_answers_of_a_data_set(
+    name: str, revision: str, said: str | None, hub: type[Hub], tmp_path: Path
+) -> None:
+    mine = {"source": "hub", "path": name, "revision": revision, "grader": "exact_answer"}
+    data = {"train": {"benchmark": "mine"}, "decontaminate_against": []}
+    lines = preflight.missing_sources(study(sets={"mine": mine}, data=data), tmp_path)
+    if said is None:
+        assert lines == []
+    else:
+        (line,) = lines
+        assert line.startswith(f"sets.mine: {name}, revision {revision}: {said}")
 
 
 def test_without_a_hub_each_source_has_its_line(

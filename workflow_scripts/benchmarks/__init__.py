@@ -28,7 +28,9 @@ class ProblemSet:
 
     name: full name, unique; it is part of the problem_id. benchmark: module of this package. split: None for a whole
     benchmark. grader: module of `grading`. hub, file: where it can be had (file: its name inside ``data_dir``); both
-    None for generated problems. size: rows of the source; None where the study chooses them (``rows`` and ``seed``).
+    None for generated problems. size: rows of the source, of the file where they differ; None where the study chooses
+    them (``rows`` and ``seed``). gaps: some rows have no reference answer, which the gold audit drops and lists; in any
+    other set that is an error. version: goes up when `read` makes other problems of the same rows.
     """
 
     name: str
@@ -38,6 +40,8 @@ class ProblemSet:
     hub: Hub | None = None
     file: str | None = None
     size: int | None = None
+    gaps: bool = False
+    version: int = 1
 
     @property
     def sources(self) -> tuple[str, ...]:

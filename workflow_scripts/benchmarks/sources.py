@@ -4,38 +4,40 @@ import hashlib
 import json
 import os
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from importlib import import_module
 from pathlib import Path
 from random import Random
 from typing import Any
 
 from workflow_scripts import benchmarks
+from workflow_scripts.benchmarks import files
+from workflow_scripts.benchmarks.files import SourceError
 
 Row = dict[str, Any]
 _PROBE_SECONDS = 5
-
-
-class SourceError(Exception):
-    """A set cannot be had or a row is not usable; one line that names the file and line, or what to set."""
+_DUPLICATES_LISTED = 1000
+_BATCH = 4096
 
 
 def fetch(entry: dict[str, Any], data_dir: str | None) -> tuple[list[Row], dict[str, Any]]:
     """Rows of the table `problems`, and the record of their source.
 
     entry: the ``set`` of the settings: ``source`` (generated, local, hub), ``name`` (with ``split``) of a set of this
-    package, or any name if ``fields`` says which columns hold question and answer; ``path``, ``config``,
-    ``hub_split``, ``revision``, ``sha256`` say where and what it is, ``rows`` and ``seed`` which part. data_dir: where
-    local files lie.
-    Rows that repeat both question and answer are dropped and recorded; ``rows`` with ``seed`` takes a random part in
-    the order of the source, ``rows`` alone the first. Raises SourceError.
+    package, or any other name, with ``fields`` that say which columns hold question, answer and perhaps an id;
+    ``path``, ``config``, ``hub_split``, ``revision``, ``sha256`` say where and what it is, ``rows`` and ``seed`` which
+    part. data_dir: where local files lie.
+    Rows that repeat both question and answer are dropped, counted and (the first thousand) listed; ``rows`` with
+    ``seed`` takes a random part in the order of the source, ``rows`` alone the first. Raises SourceError.
     """
     if fields := entry.get("fields"):
         known = benchmarks.ProblemSet(name=entry["name"], benchmark="", grader="", file=entry.get("path"))
         read = _field_reader(fields)
     else:
-        full = entry["name"] in benchmarks.names()  # then a split is one of the hub's
-        known = benchmarks.problem_set(entry["name"], None if full else entry.get("split"))
+        name, split = entry["name"], entry.get("split")
+        if name in benchmarks.names() and f"{name}_{split}" not in benchmarks.names():
+            split = None  # it is one of the hub's
+        known = benchmarks.problem_set(name, split)
         module = import_module(f"{benchmarks.__name__}.{known.benchmark}")
         read = getattr(module, "read", dict)
     sha256 = None
@@ -44,26 +46,24 @@ def fetch(entry: dict[str, Any], data_dir: str | None) -> tuple[list[Row], dict[
         place, numbered = "generated", enumerate(module.generate(known.split, entry.get("rows"), entry.get("seed")))
     elif entry["source"] == "local":
         path = _local_path(entry.get("path") or known.file or "", data_dir)
-        place, sha256, numbered = path.name, _checked_sha256(path, entry.get("sha256")), _file_rows(path)
+        place, sha256, numbered = path.name, _checked_sha256(path, entry.get("sha256")), files.rows(path)
     else:
         place, numbered = _hub_rows(entry, known)
     unit = "line" if place.endswith(".jsonl") else "row"
-    rows = [_cleaned(row, read, f"{place}: {unit} {number + 1}") for number, row in numbered]
-    if not rows:
+    clean = ((f"{place}: {unit} {number + 1}", row) for number, row in numbered)
+    kept, record = _collected(((where, _cleaned(row, read, where, known.gaps)) for where, row in clean), known.name)
+    if not kept:
         raise SourceError(f"{place}: the file is empty; a problem set needs at least one row")
-    kept, duplicates = _without_duplicates(rows, known.name)
-    record = {
-        "source": f"{entry['source']}:{place}",
-        "revision": entry.get("revision"),
-        "rows": len(rows),
-        "duplicates": duplicates,
-        "sha256": sha256 or hashlib.sha256(json.dumps(rows, sort_keys=True).encode()).hexdigest(),
-    }
+    record |= {"source": f"{entry['source']}:{place}", "revision": entry.get("revision"), "version": known.version}
+    if sha256:
+        record["sha256"] = sha256
     return _part(kept, entry, place), record
 
 
 def _local_path(file: str, data_dir: str | None) -> Path:
     path = Path(data_dir or ".").expanduser() / file
+    if path.is_dir():
+        raise SourceError(f"{path}: a folder, not a file")
     if not path.is_file():
         hint = "" if data_dir else "; say where local files lie with --config data_dir=PATH"
         raise SourceError(f"{path}: no such file{hint}")
@@ -71,49 +71,16 @@ def _local_path(file: str, data_dir: str | None) -> Path:
 
 
 def _checked_sha256(path: Path, expected: str | None) -> str:
-    with path.open("rb") as file:
-        found = hashlib.file_digest(file, "sha256").hexdigest()
+    try:
+        with path.open("rb") as file:
+            found = hashlib.file_digest(file, "sha256").hexdigest()
+    except OSError as error:
+        raise SourceError(f"{path}: cannot be read: {error.strerror}") from None
     if expected and found != expected:
         raise SourceError(
             f"{path}: the file has changed: sha256 {found[:12]}…, the study was planned with {expected[:12]}…"
         )
     return found
-
-
-def _file_rows(path: Path) -> Iterator[tuple[int, Row]]:
-    """(line or row from 0, row) of a jsonl, json or parquet file."""
-    if path.suffix == ".parquet":
-        import pyarrow as pa
-        import pyarrow.parquet as pq
-
-        try:
-            yield from enumerate(pq.read_table(path).to_pylist())
-        except (pa.ArrowInvalid, OSError) as error:
-            raise SourceError(f"{path}: not a readable parquet file: {str(error).splitlines()[0]}") from None
-        return
-    if path.suffix not in (".jsonl", ".json"):
-        raise SourceError(f"{path}: a local file must end in .jsonl, .json or .parquet")
-    try:
-        text = path.read_text(encoding="utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise SourceError(f"{path}: not UTF-8 at byte {error.start}") from None
-    if path.suffix == ".json":
-        rows = _parsed(text, str(path), 1) if text.strip() else []
-        if not isinstance(rows, list):
-            raise SourceError(f"{path}: a .json file must hold one list of objects")
-        yield from enumerate(rows)
-        return
-    for number, line in enumerate(text.split("\n")):
-        if line.strip():
-            yield number, _parsed(line, str(path), number + 1)
-
-
-def _parsed(text: str, place: str, line: int) -> Any:
-    try:
-        return json.loads(text)
-    except (json.JSONDecodeError, RecursionError) as error:
-        what, offset = (error.msg, error.lineno - 1) if isinstance(error, json.JSONDecodeError) else ("too deep", 0)
-        raise SourceError(f"{place}: line {line + offset}: not valid JSON ({what})") from None
 
 
 def _online() -> bool:
@@ -150,7 +117,8 @@ def _hub_rows(entry: Row, known: benchmarks.ProblemSet) -> tuple[str, Iterable[t
         made_of = {part for file in rows.cache_files for part in Path(file["filename"]).parts}
         if re.fullmatch("[0-9a-f]{40}", revision or "") and made_of and revision not in made_of:
             raise FileNotFoundError("the cache holds another revision")
-        return path, enumerate(rows.to_list())
+        batches = rows.with_format("arrow").iter(_BATCH)  # a set may be larger than memory
+        return path, enumerate(row for batch in batches for row in batch.to_pylist())
     except Exception as error:  # the client raises what its many layers raise; each of them ends the job
         local = f", or data_dir to a folder with {known.file}" if known.file else ""
         cause = (str(error).strip().splitlines() or [type(error).__name__])[0]
@@ -161,29 +129,52 @@ def _hub_rows(entry: Row, known: benchmarks.ProblemSet) -> tuple[str, Iterable[t
 
 
 def _field_reader(fields: dict[str, str]) -> Callable[[Row], Row]:
-    return lambda row: {key: row[column] for key, column in fields.items()}
+    return lambda row: {key: _field(row, column) for key, column in fields.items()}
 
 
-def _cleaned(row: Any, read: Callable[[Row], Row], place: str) -> Row:
-    """question, answer, difficulty of one source row, each checked."""
+def _field(row: Row, column: str) -> Any:
+    """A column; a.b.0 is the first item of the list under b in column a, where no column has that name."""
+    if column in row or "." not in column:
+        return row[column]
+    found: Any = row
+    try:
+        for step in column.split("."):
+            found = found[int(step)] if isinstance(found, list) else found[step]
+    except (IndexError, KeyError, TypeError, ValueError):
+        raise KeyError(column) from None
+    return found
+
+
+def _cleaned(row: Any, read: Callable[[Row], Row], place: str, gaps: bool) -> Row:
+    """question, answer, difficulty and perhaps id of one source row, each checked."""
     try:
         clean = read(row)
     except KeyError as error:
         columns = ", ".join(map(str, row)) if isinstance(row, dict) else "none"
         raise SourceError(f"{place}: no column {error.args[0]!r}; columns: {columns}") from None
-    except (AttributeError, TypeError, ValueError) as error:
+    except (AttributeError, IndexError, TypeError, ValueError, OverflowError) as error:
         raise SourceError(f"{place}: not in the form this set has ({error})") from None
-    question, answer = clean["question"], clean["answer"]
+    answer = clean["answer"]
     if isinstance(answer, int | float) and not isinstance(answer, bool):
         answer = f"{answer:.15g}" if isinstance(answer, float) else str(answer)
-    for key, text in (("question", question), ("answer", answer)):
-        if not isinstance(text, str):
-            raise SourceError(f"{place}: the {key} is {'null' if text is None else 'not a text'}")
-        if not text.strip():
-            raise SourceError(f"{place}: the {key} is empty")
-        if any("\ud800" <= character <= "\udfff" for character in text):
-            raise SourceError(f"{place}: the {key} holds half a character (a lone surrogate)")
-    return {"question": question, "answer": answer.strip(), "difficulty": clean.get("difficulty")}
+    missing = gaps and (answer is None or (isinstance(answer, str) and not answer.strip()))
+    found = {
+        "question": _text(clean["question"], "question", place),
+        "answer": "" if missing else _text(answer, "answer", place).strip(),
+    }
+    if "id" in clean:
+        found["id"] = _text(clean["id"] if isinstance(clean["id"], str | None) else str(clean["id"]), "id", place)
+    return {**found, "difficulty": clean.get("difficulty")}
+
+
+def _text(value: Any, key: str, place: str) -> str:
+    if not isinstance(value, str):
+        raise SourceError(f"{place}: the {key} is {'null' if value is None else 'not a text'}")
+    if not value.strip():
+        raise SourceError(f"{place}: the {key} is empty")
+    if any("\ud800" <= character <= "\udfff" for character in value):
+        raise SourceError(f"{place}: the {key} holds half a character (a lone surrogate)")
+    return value
 
 
 def problem_id(benchmark: str, question: str, answer: str) -> str:
@@ -191,16 +182,28 @@ def problem_id(benchmark: str, question: str, answer: str) -> str:
     return hashlib.sha256(json.dumps([benchmark, question, answer]).encode()).hexdigest()[:16]
 
 
-def _without_duplicates(rows: list[Row], benchmark: str) -> tuple[list[Row], list[int]]:
+def _collected(placed: Iterable[tuple[str, Row]], benchmark: str) -> tuple[list[Row], Row]:
+    """Each problem once, in the order of the source, and of what was read: rows, sha256, and rows that are repeats."""
     kept: dict[str, Row] = {}
-    duplicates = []
-    for number, row in enumerate(rows):
+    ids: dict[str, tuple[str, str]] = {}
+    duplicates: list[int] = []
+    count, repeated, sha256 = 0, 0, hashlib.sha256(b"[")
+    for number, (place, row) in enumerate(placed):
         identity = problem_id(benchmark, row["question"], row["answer"])
-        if identity in kept:
-            duplicates.append(number)
-        else:
+        own_id = row.pop("id", None)
+        if own_id is not None and ids.setdefault(own_id, (identity, place))[0] != identity:
+            raise SourceError(f"{place}: the id {own_id[:60]!r} is that of another problem ({ids[own_id][1]})")
+        sha256.update((", " if number else "").encode() + json.dumps(row, sort_keys=True).encode())
+        count += 1
+        if identity not in kept:
             kept[identity] = {"problem_id": identity, "benchmark": benchmark, "row": number, **row}
-    return list(kept.values()), duplicates
+            continue
+        repeated += 1
+        if repeated <= _DUPLICATES_LISTED:
+            duplicates.append(number)
+    sha256.update(b"]")
+    record = {"rows": count, "duplicate_rows": repeated, "duplicates": duplicates, "sha256": sha256.hexdigest()}
+    return list(kept.values()), record
 
 
 def _part(rows: list[Row], entry: dict[str, Any], place: str) -> list[Row]:

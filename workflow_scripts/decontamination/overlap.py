@@ -5,7 +5,7 @@ Kinds of a pair, the first that holds:
 exact          equal raw text (symbols count: two formulas may have the same words and numbers)
 ngram          the other holds at least 0.8 of the holdout item's distinct 8-grams (5-grams if it has under 15 tokens)
 near           the same numbers, and word-level similarity of at least 0.9
-template_twin  the same words once numbers are dropped (8 words or more), or Jaccard of the 5-shingles with numbers
+template_twin  of 8 words or more: the same words once numbers are dropped, or Jaccard of the 5-shingles with numbers
                masked of at least 0.8
 partial        coverage of at least 0.5, or the same numbers and similarity of at least 0.75
 
@@ -14,19 +14,22 @@ different answers, and most generated or templated problems differ from some oth
 a template twin, not a copy; a rule without this would remove nearly every row of a templated train set. N-grams hold
 their numbers already: one changed number costs a short item most of its few 8-grams.
 
+Fewer than 8 words say too little once numbers and LaTeX commands are gone: "Simplify" with one formula would be a twin
+of "Simplify" with any other.
+
 The holdout is an inverted index of hashed n-grams; the other side comes in blocks, so memory does not grow with it.
 """
 
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from hashlib import blake2b
 
 import numpy as np
 from scipy import sparse
 
-from workflow_scripts.decontamination.normalise import is_number, tokens
+from workflow_scripts.decontamination.normalise import tokens
 
 KINDS = ("exact", "ngram", "near", "template_twin", "partial")
 REMOVED_KINDS = ("exact", "ngram", "near")
@@ -36,13 +39,15 @@ _BLOCK = 2000
 _MIX = np.uint64(0x9E3779B97F4A7C15)  # an odd 64-bit constant: hash of an n-gram = polynomial in it, modulo 2^64
 
 
-@lru_cache(1 << 20)
-def _word_hash(word: str) -> int:
-    return int.from_bytes(blake2b(word.encode(), digest_size=8).digest(), "big")
+def _hash(text: str) -> int:
+    return int.from_bytes(blake2b(text.encode(), digest_size=8).digest(), "big")
+
+
+_word_hash = lru_cache(1 << 18)(_hash)  # the vocabulary; whole texts would fill memory
 
 
 def _sequence_hash(words: Sequence[str]) -> int:
-    return _word_hash("\n".join(words))
+    return _hash("\n".join(words))
 
 
 def word_similarity(first: Sequence[str], second: Sequence[str]) -> float:
@@ -59,6 +64,14 @@ def word_similarity(first: Sequence[str], second: Sequence[str]) -> float:
     return 2 * (len(first) - unmatched.bit_count()) / (len(first) + len(second))
 
 
+def _numbers(tokens_: Sequence[str]) -> list[str]:
+    return [token for token in tokens_ if token < ":"]  # is_number without a call: this is the innermost loop
+
+
+def _words(tokens_: Sequence[str]) -> list[str]:
+    return [token for token in tokens_ if token > ":"]
+
+
 class _Texts:
     """A block of texts, tokenised and hashed."""
 
@@ -66,17 +79,15 @@ class _Texts:
         self.texts = texts
         self.tokens = [tokens(text) for text in texts]
         self.lengths = np.array([len(words) for words in self.tokens], dtype=np.int64)
-        self.numbers = np.array(
-            [_sequence_hash(sorted(filter(is_number, words))) for words in self.tokens], dtype=np.uint64
-        )
-        self.hashes = np.array([_word_hash(w) for words in self.tokens for w in words], dtype=np.uint64)
-        mask = np.array([is_number(w) for words in self.tokens for w in words], dtype=bool)
-        self.masked_hashes = np.where(mask, np.uint64(0), self.hashes)
+        self.numbers = np.array([_sequence_hash(sorted(_numbers(words))) for words in self.tokens], dtype=np.uint64)
+        flat = [word for words in self.tokens for word in words]
+        self.hashes = np.fromiter(map(_word_hash, flat), np.uint64, len(flat))
+        self.masked_hashes = np.where(np.fromiter(map(":".__gt__, flat), bool, len(flat)), np.uint64(0), self.hashes)
 
     def wording(self) -> Iterator[int | None]:
         """A hash of the words without the numbers; None below eight words."""
         for words in self.tokens:
-            plain = [word for word in words if not is_number(word)]
+            plain = _words(words)
             yield _sequence_hash(plain) if len(plain) >= _TWIN_WORDS else None
 
     def shingles(self, width: int, masked: bool) -> tuple[np.ndarray, np.ndarray]:
@@ -137,6 +148,11 @@ class Pairs:
         """Those pairs: positions or a mask."""
         return Pairs(*(getattr(self, name)[chosen] for name in self.__dataclass_fields__))
 
+    @classmethod
+    def joined(cls, parts: Sequence["Pairs"]) -> "Pairs":
+        """All pairs of at least one part, in their order."""
+        return cls(*(np.concatenate([getattr(part, name) for part in parts]) for name in cls.__dataclass_fields__))
+
 
 class Holdout:
     """The holdout side, indexed."""
@@ -149,6 +165,7 @@ class Holdout:
             _Shingles(self._texts, _SHORT_WIDTH, False, short),
         )
         self._masked = _Shingles(self._texts, _MASKED_WIDTH, True, np.ones(len(texts), dtype=bool))
+        self._words = np.array([len(_words(each)) for each in self._texts.tokens], dtype=np.int64)
         self._exact, self._wording = defaultdict(list), defaultdict(list)
         for position, (text, wording) in enumerate(zip(texts, self._texts.wording(), strict=True)):
             self._exact[text].append(position)
@@ -166,13 +183,11 @@ class Holdout:
 
     def pairs(self, texts: Sequence[str]) -> Pairs:
         """All pairs of any kind between the texts and the holdout, by text, then holdout item."""
-        blocks = []
+        blocks = [self._block(_Texts([]))]
         for start in range(0, len(texts), _BLOCK):
             found = self._block(_Texts(texts[start : start + _BLOCK]))
-            blocks.append(Pairs(found.other + start, found.holdout, found.kind, found.coverage, found.jaccard))
-        if not blocks:
-            blocks.append(self._block(_Texts([])))
-        return Pairs(*(np.concatenate([getattr(b, name) for b in blocks]) for name in Pairs.__dataclass_fields__))
+            blocks.append(replace(found, other=found.other + start))
+        return Pairs.joined(blocks)
 
     def _block(self, block: _Texts) -> Pairs:
         shared = [grams.shared(block)[0] for grams in self._grams]
@@ -185,7 +200,7 @@ class Holdout:
         jaccard = common.data / (sizes[common.row] + self._masked.sizes[common.col] - common.data)
         near, alike = self._same_numbers(block, common)
         several = coverage.tocoo()
-        twin = jaccard >= _JACCARD
+        twin = (jaccard >= _JACCARD) & (self._words[common.col] >= _TWIN_WORDS)
         found = {
             "exact": _joined(block.texts, self._exact),
             "ngram": _where(several, several.data >= _COVERAGE),

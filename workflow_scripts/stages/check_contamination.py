@@ -1,6 +1,7 @@
 """Compare a benchmark with the candidates for training, and prove on planted copies that the comparison sees."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,7 @@ _FULL_CONTROL = 30  # tokens
 
 Row = dict[str, Any]
 Problems = dict[str, list[Any]]
+Others = dict[str, dict[int, Any]]  # by position in their table
 
 
 def _listed(pairs: Pairs) -> Pairs:
@@ -36,7 +38,23 @@ def _listed(pairs: Pairs) -> Pairs:
     return pairs.take(np.flatnonzero(keep))
 
 
-def _rows(index: Holdout, pairs: Pairs, others: Problems, holdout: Problems, kind: str | None = None) -> list[Row]:
+def _compared(index: Holdout, path: str) -> tuple[Pairs, Others]:
+    """All pairs of a table of problems with the holdout, and the problems that are in one; the table streams."""
+    found, start = [index.pairs([])], 0
+    questions: dict[int, str] = {}
+    for part in tables.parts(path, tables.PROBLEMS, "question"):
+        texts = part.to_pylist()
+        pairs = index.pairs(texts)
+        questions |= {start + other: texts[other] for other in set(pairs.other.tolist())}
+        found.append(replace(pairs, other=pairs.other + start))
+        start += len(texts)
+    ids = tables.read(path, tables.PROBLEMS, ["problem_id"])["problem_id"]
+    return Pairs.joined(found), {"question": questions, "problem_id": {o: ids[o].as_py() for o in questions}}
+
+
+def _rows(
+    index: Holdout, pairs: Pairs, others: Problems | Others, holdout: Problems, kind: str | None = None
+) -> list[Row]:
     return [
         {
             "benchmark": holdout["benchmark"][h],
@@ -104,9 +122,9 @@ def _check_controls(benchmark: str, rows: Sequence[Row]) -> None:
 
 
 def main(job: Job) -> None:
-    train, holdout = _problems(job.input("train")), _problems(job.input("holdout"))
+    holdout = _problems(job.input("holdout"))
     index = Holdout(holdout["question"])
-    pairs = index.pairs(train["question"])
+    pairs, train = _compared(index, job.input("train"))
     rows = _rows(index, _listed(pairs), train, holdout)
     within = index.pairs(holdout["question"])
     strong = np.isin(within.kind, [KINDS.index(kind) for kind in REMOVED_KINDS])

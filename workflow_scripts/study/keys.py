@@ -1,29 +1,39 @@
 """The keys of a study, section by section: types, ranges and defaults. What they mean is said in config.yaml."""
 
 import json
-import re
-from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from pydantic import (
-    AfterValidator,
-    BaseModel,
-    BeforeValidator,
-    ConfigDict,
-    Discriminator,
-    Field,
-    Tag,
-    WithJsonSchema,
-    create_model,
-)
+from pydantic import BaseModel, ConfigDict, Field, create_model
 
-from workflow_scripts import digest, grading
+from workflow_scripts import digest
 from workflow_scripts.objectives.presets import PRESETS
-from workflow_scripts.study.faults import OneOf, nearest
-
-_LARGEST = 10**9
-_MOST_SEEDS = 10_000
+from workflow_scripts.study.faults import OneOf
+from workflow_scripts.study.values import (
+    ArmName,
+    AtLeastTwo,
+    BatchSize,
+    Checkpoint,
+    Count,
+    Counts,
+    Distinct,
+    Grader,
+    Json,
+    Name,
+    Names,
+    NotNegative,
+    Number,
+    PolicyValue,
+    Positive,
+    Reward,
+    Samples,
+    Seeds,
+    Share,
+    Targets,
+    Text,
+    TopP,
+    Whole,
+)
 
 
 def _axis(module: str) -> dict[str, tuple[str, ...]]:
@@ -44,133 +54,6 @@ REQUIRED_KEYS = {
     for name, (required, _) in digest.keyword_arguments(module).items()
 }
 NEEDS_FOCAL = ("f_grpo", "f_gspo")  # presets whose paper is the focal weight; it has no default
-
-
-def _no_flag(value: Any) -> Any:
-    if isinstance(value, bool):
-        raise ValueError("a number, not true or false")
-    return value
-
-
-def _as_json(value: dict[str, Any]) -> dict[str, Any]:
-    try:
-        json.dumps(value, allow_nan=False, sort_keys=True)
-    except (TypeError, ValueError, RecursionError):
-        raise ValueError("finite numbers, texts, flags, and lists and mappings of them") from None
-    return value
-
-
-def _name(value: str) -> str:
-    if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}", value):
-        raise ValueError("a name that can be a folder: letters, digits, _ and -, at most 64, not starting with _ or -")
-    return value
-
-
-def _arm_name(value: str) -> str:
-    if value == "base":
-        raise ValueError("this name is reserved for the model before training; choose another")
-    return _name(value)
-
-
-def _reward(value: str) -> str:
-    if ":" in value:
-        if not re.fullmatch(r"[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*", value):
-            raise ValueError("a function of your own is written package.module:function")
-    elif value not in grading.names():
-        raise ValueError(
-            f"a grader ({', '.join(grading.names())}) or package.module:function{nearest(value, grading.names())}"
-        )
-    return value
-
-
-def _grader(value: str) -> str:
-    if value not in grading.names():
-        raise ValueError(f"one of {', '.join(grading.names())}{nearest(value, grading.names())}")
-    return value
-
-
-def _count_of_seeds(value: Any) -> Any:
-    if isinstance(value, str) and value.strip().isdecimal():
-        value = int(value[:10])
-    if isinstance(value, int) and not isinstance(value, bool):
-        if not 1 <= value <= _MOST_SEEDS:
-            raise ValueError(f"a count from 1 to {_MOST_SEEDS}, or a list of seeds")
-        return list(range(value))
-    if not isinstance(value, list):
-        raise ValueError("a count of seeds, or a list of them")
-    return value
-
-
-def _distinct(values: list[Any]) -> list[Any]:
-    twice = sorted({value for value in values if values.count(value) > 1})
-    if twice:
-        raise ValueError(f"each only once; {', '.join(map(str, twice))} stands twice")
-    return values
-
-
-def _or_count(word: str, number: str) -> tuple[BeforeValidator, WithJsonSchema]:
-    """What makes a key a word or a whole number from 1; number: what that is called."""
-
-    def read(value: Any) -> Any:
-        if value == word:
-            return value
-        try:
-            count = 0 if isinstance(value, (bool, float)) else int(value)
-        except (TypeError, ValueError):
-            count = 0
-        if not 1 <= count <= _LARGEST:
-            raise ValueError(f"{word}, or {number}")
-        return count
-
-    schema = {"anyOf": [{"const": word}, {"type": "integer", "minimum": 1}]}
-    return BeforeValidator(read), WithJsonSchema(schema)
-
-
-def _form(value: Any) -> str:
-    return "<mapping>" if isinstance(value, Mapping) else "<list>" if isinstance(value, (list, tuple)) else "<one>"
-
-
-def _forms(allowed: str) -> Discriminator:
-    return Discriminator(_form, custom_error_type="form", custom_error_message=allowed)
-
-
-_Numeric = BeforeValidator(_no_flag)
-Number = Annotated[float, _Numeric]
-Positive = Annotated[float, Field(gt=0), _Numeric]
-NotNegative = Annotated[float, Field(ge=0), _Numeric]
-Share = Annotated[float, Field(gt=0, lt=1), _Numeric]
-TopP = Annotated[float, Field(gt=0, le=1), _Numeric]
-Whole = Annotated[int, Field(ge=0, le=_LARGEST), _Numeric]
-Count = Annotated[int, Field(ge=1, le=_LARGEST), _Numeric]
-AtLeastTwo = Annotated[int, Field(ge=2, le=_LARGEST), _Numeric]
-Text = Annotated[str, Field(min_length=1)]
-Name = Annotated[str, AfterValidator(_name)]
-ArmName = Annotated[str, AfterValidator(_arm_name)]
-Grader = Annotated[str, AfterValidator(_grader)]
-SEEDS_SCHEMA = {"anyOf": [{"type": "integer", "minimum": 1}, {"type": "array", "items": {"type": "integer"}}]}
-Seeds = Annotated[
-    list[Whole],
-    Field(min_length=1),
-    AfterValidator(_distinct),
-    BeforeValidator(_count_of_seeds),
-    WithJsonSchema(SEEDS_SCHEMA),
-]
-Counts = Annotated[list[Count], Field(min_length=1), AfterValidator(_distinct)]
-Names = Annotated[list[Name], AfterValidator(_distinct)]
-Samples = Annotated[
-    Annotated[Count, Tag("<one>")] | Annotated[dict[Name, Count], Tag("<mapping>")],
-    _forms("a whole number, or one for each benchmark"),
-]
-Targets = Annotated[
-    Annotated[Text, Tag("<one>")] | Annotated[list[Text], Field(min_length=1), Tag("<list>")],
-    _forms("all-linear, or a list of module names"),
-]
-PolicyValue = Annotated[
-    Annotated[NotNegative, Tag("<one>")] | Annotated[list[Positive], Field(min_length=2, max_length=2), Tag("<list>")],
-    _forms("a number, or a list of two"),
-]
-Checkpoint = Annotated[int | str, *_or_count("last", "the step of a checkpoint")]
-BatchSize = Annotated[int | str, *_or_count("auto", "a whole number from 1")]
 
 
 class Part(BaseModel):
@@ -210,6 +93,7 @@ class Data(Part):
 class Fields(Part):
     question: Text = "question"
     answer: Text = "answer"
+    id: Text | None = None
 
 
 class UserSet(Part):
@@ -251,9 +135,9 @@ class Training(Part):
     max_grad_norm: Positive = 1.0
     beta: NotNegative = 0.0
     mask_truncated: bool = False
-    reward: Annotated[str, AfterValidator(_reward)] = "exact_answer"
+    reward: Reward = "exact_answer"
     success_threshold: Number | None = None
-    trl: Annotated[dict[str, Any], AfterValidator(_as_json)] = {}
+    trl: Json = {}
 
 
 class Advantage(Part):
@@ -336,7 +220,7 @@ class Analysis(Part):
     endpoint: Endpoint = Endpoint()
     margin: Share = 0.05
     alpha: Share = 0.05
-    looks: Annotated[list[AtLeastTwo], AfterValidator(_distinct)] | None = None
+    looks: Annotated[list[AtLeastTwo], Distinct] | None = None
     policies: dict[Name, Policy] = {}
     allow_unreachable: bool = False
 
@@ -365,9 +249,7 @@ class Compute(Part):
     vllm: Vllm = Vllm()
     eval_batch: BatchSize = "auto"
     threads: Count = 1
-    trackers: Annotated[
-        list[Annotated[str, OneOf(("tensorboard", "trackio", "wandb"))]], AfterValidator(_distinct)
-    ] = []
+    trackers: Annotated[list[Annotated[str, OneOf(("tensorboard", "trackio", "wandb"))]], Distinct] = []
     keep: Keep = Keep()
 
     @property
@@ -392,7 +274,7 @@ class StudyKeys(Part):
     arms: Annotated[dict[ArmName, ArmKeys], Field(min_length=1)]
     baseline: ArmName
     seeds: Seeds = list(range(5))
-    only_arms: Annotated[list[ArmName], Field(min_length=1), AfterValidator(_distinct)] | None = None
+    only_arms: Annotated[list[ArmName], Field(min_length=1), Distinct] | None = None
     evaluation: Evaluation
     analysis: Analysis = Analysis()
     compute: Compute = Compute()
