@@ -26,7 +26,14 @@ def test_lint_finds_nothing(clean: Copy) -> None:
     assert not [c for c in complaints if not c.startswith(known)], said
 
 
-@pytest.mark.parametrize("study", STUDIES)
+# Hundreds of jobs each; their keys and arms are tests/unit/test_paper_studies.py's, in every run
+LARGE = [
+    f"studies/{name}.yaml"
+    for name in ("abc-grpo-1.7b", "gapo-ablations", "gapo-distill", "gapo-llama", "gapo-qwen-math")
+]
+
+
+@pytest.mark.parametrize("study", [pytest.param(s, marks=[pytest.mark.slow] * (s in LARGE)) for s in STUDIES])
 def test_dry_run_of_every_study(study: str, clean: Copy) -> None:
     configfile = [] if study == "config.yaml" else ["--configfile", study]
     said = clean.snakemake("-n", "--cores", "2", "--quiet", "rules", *configfile).stdout
