@@ -17,7 +17,7 @@ from typing import Any
 from workflow_scripts import benchmarks
 from workflow_scripts.digest import source_digest
 from workflow_scripts.study import Study
-from workflow_scripts.study.keys import POLICIES
+from workflow_scripts.study.keys import POLICIES, Fields
 
 Settings = dict[str, Any]
 
@@ -59,7 +59,8 @@ def problem_set(study: Study, name: str, result: Path) -> Settings:
     own = study.sets.get(name)
     if own is not None:
         place = _local_file(study, own.path, result) if own.source == "local" else _set(source="hub", path=own.path)
-        fields = own.fields.model_dump() if own.fields else None
+        named = own.fields or (None if name in benchmarks.names() else Fields())
+        fields = named.model_dump(exclude_none=True) if named else None
         return _set(name=name, **place, revision=own.revision, config=own.config, split=own.split, fields=fields)
     known = benchmarks.problem_set(name)
     if "generated" in known.sources:
@@ -252,6 +253,7 @@ def analysis(study: Study) -> Settings:
         alpha=study.analysis.alpha,
         looks=study.looks,
         last_steps={arm: study.resolved(arm).training.steps for arm in study.arms},
+        checkpoints={arm: study.resolved(arm).checkpoints for arm in study.arms},
         base_repeats=list(range(study.evaluation.base_repeats)),
         allow_missing=study.allow_missing,
     )

@@ -140,3 +140,32 @@ def test_a_truncated_file_is_named(done: Copy, tmp_path: Path) -> None:
     logs = [path.read_text(encoding="utf-8") for path in (root / ROOT / "logs").glob("*.log")]
     assert any("counts.parquet: not a readable parquet file" in log for log in logs)
     assert not any("Traceback" in log for log in logs)
+
+
+@pytest.mark.slow
+def test_a_run_that_diverges_ends_early_and_counts(done: Copy, tmp_path: Path) -> None:
+    """Before its first checkpoint here: then it counts with the model it began with."""
+    copy = Copy(tmp_path / "diverging")
+    shutil.copytree(done.root, copy.root, symlinks=True)
+    copy.study(lambda study: study["arms"].update(gapo=study["arms"]["gapo"] | {"training": {"learning_rate": 1.0e30}}))
+    copy.study(lambda study: study["arms"].pop("late"))
+    copy.snakemake("--cores", "2", "--quiet", "rules", "host")
+    runs = {(row["arm"], row["seed"]): row for row in read(copy, tables.RUNS)}
+    for seed in range(2):
+        run = runs["gapo", seed]
+        assert (run["status"], run["steps"]) == ("diverged", 0)
+        assert "at step" in run["reason"]
+    assert runs["fixed", 0]["status"] == "done"
+    (effect,) = (row for row in read(copy, tables.EFFECTS) if row["primary"] and row["estimand"] == "benchmark")
+    assert (effect["arm"], effect["step"], effect["seeds"], effect["delta"] < 0) == ("gapo", 8, 2, True)
+    base, gapo = (
+        next(row["score"] for row in read(copy, tables.SCORES) if (row["arm"], row["metric"]) == (arm, "avg@n"))
+        for arm in ("base", "gapo")
+    )
+    assert abs(gapo - base) < 0.15  # the same model, other samples
+    assert "gapo, seed 0: ended at step" in effect["reason"]
+    assert {row["step"] for row in read(copy, tables.EFFECTS)} == {4, 8}
+    assert "Diverged, and counted with the scores of the last checkpoint: gapo seed 0 (" in (
+        copy.root / ROOT / "report.html"
+    ).read_text(encoding="utf-8")
+    assert copy.would_run() == set()

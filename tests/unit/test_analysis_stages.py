@@ -392,6 +392,23 @@ def test_difficulty_splits_by_the_base_model_and_by_the_source(analyse: Run, tmp
     assert (found["ci_low"].dropna() < found["delta"][found["ci_low"].notna()]).all()
 
 
+def test_a_run_that_ended_early_counts_at_every_later_step_and_adds_none(analyse: Run) -> None:
+    """At a step of its own, too, where it diverged before its first checkpoint."""
+    chosen = settings(checkpoints={arm: [24, 48] for arm in ROLES})
+    rows = [row for row in counts(chosen) if (row["arm"], row["seed"]) != ("gapo", 1)]
+    rows += problem_rows("gapo", 1, 13, "sums", np.zeros(PROBLEMS))
+    effects = analyse("effects", chosen, rows)
+    assert set(effects["step"]) == {24, 48}
+    assert (effects["seeds"] == 5).all()
+    for step in (24, 48):
+        found = effects.query("arm == 'gapo' and step == @step and pass_at == 1 and estimand == 'benchmark'").iloc[0]
+        assert "gapo, seed 1: ended at step 13, which counts" in found["reason"]
+        of_others = [run_scores(rows, "gapo", step=step).sum(), run_scores(rows, "fixed", step=step).mean()]
+        assert found["delta"] == pytest.approx(of_others[0] / 5 - of_others[1])
+    scores = analyse("scores", chosen, rows).query("arm == 'gapo' and level == 'run' and metric == 'avg@n'")
+    assert scores.query("seed == 1")["score"].tolist() == [0, 0]
+
+
 def test_coverage_counts_gained_and_lost_problems(analyse: Run) -> None:
     chosen = settings(
         roles={"fixed": "comparison", "gapo": "comparison", "placebo": "placebo"},

@@ -104,10 +104,18 @@ class Analysis:
 
     @cached_property
     def _steps_of_arm(self) -> dict[str, list[int]]:
-        return {arm: sorted({step for steps in runs.values() for step in steps}) for arm, runs in self._steps.items()}
+        found = {}
+        for arm, runs in self._steps.items():
+            evaluated = sorted({step for steps in runs.values() for step in steps})
+            declared = self.settings.get("checkpoints", {}).get(arm, evaluated)
+            found[arm] = [step for step in declared if step >= evaluated[0]]
+        return found
 
     def steps(self, arm: str) -> list[int]:
-        """Steps of an arm that were evaluated in any of its runs."""
+        """Declared steps of an arm from the first on that any of its runs was evaluated at.
+
+        A run that diverged may have been evaluated at a step of its own, the last it reached.
+        """
         return self._steps_of_arm.get(arm, [])
 
     def step_reached(self, arm: str, seed: int, step: int, benchmark: str) -> int | None:

@@ -152,15 +152,21 @@ def _range(rows: list[Row]) -> str:
     return percent(high) if percent(low) == percent(high) else f"{percent(low)} to {percent(high)}"
 
 
+def _listed(runs: list[Row]) -> str:
+    names = ", ".join(f"{row['arm']} seed {row['seed']} ({row['reason']})" for row in runs[:NAMED])
+    return names + (f" and {len(runs) - NAMED} more" if len(runs) > NAMED else "")
+
+
 def _run_warnings(runs: list[Row]) -> list[str]:
-    missing = [row for row in runs if row["status"] != "done"]
-    seeds = Counter(row["arm"] for row in runs if row["status"] == "done")
+    counted = [row for row in runs if row["status"] == "diverged" and known(row["steps"])]
+    missing = [row for row in runs if row["status"] != "done" and row not in counted]
+    seeds = Counter(row["arm"] for row in runs if row not in missing)
     single = [arm for arm, count in seeds.items() if count == 1]
     found = []
     if missing:
-        names = ", ".join(f"{row['arm']} seed {row['seed']} ({row['reason']})" for row in missing[:NAMED])
-        names += f" and {len(missing) - NAMED} more" if len(missing) > NAMED else ""
-        found.append(f"{len(missing)} of {len(runs)} runs are missing: {names}.")
+        found.append(f"{len(missing)} of {len(runs)} runs are missing: {_listed(missing)}.")
+    if counted:
+        found.append(f"Diverged, and counted with the scores of the last checkpoint: {_listed(counted)}.")
     diverged = [f"{row['arm']} seed {row['seed']}" for row in missing if row["status"] == "diverged"]
     if diverged:
         found.append(

@@ -27,7 +27,8 @@ def _from_checkpoints(path: str) -> dict[str, Any]:
     made = tables.provenance(path)
     steps = tables.read(path, tables.CHECKPOINTS, ["step"])["step"].to_pylist()
     return {
-        "status": "done",
+        "status": "diverged" if made.get("diverged") else "done",
+        "reason": made.get("diverged"),
         "steps": max(steps, default=None),
         "settings_digest": tables.text_digest(json.dumps(made.get("settings"), sort_keys=True)),
         "code_digest": made.get("code"),

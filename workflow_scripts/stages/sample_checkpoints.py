@@ -15,7 +15,11 @@ def main(job: Job) -> None:
     settings = job.settings
     manifest = Path(job.input("checkpoints"))
     files = tables.read(manifest, tables.CHECKPOINTS).to_pylist()
-    listed = {step: [row for row in files if row["step"] == step] for step in settings["steps"]}
+    steps = settings["steps"]
+    if tables.provenance(manifest).get("diverged"):  # it ended early, and counts with its last checkpoint
+        reached = max(row["step"] for row in files)
+        steps = sorted({*(step for step in steps if step < reached), reached})
+    listed = {step: [row for row in files if row["step"] == step] for step in steps}
     for step, rows in listed.items():
         if not rows:
             raise StageError(f"{manifest}: step {step} is missing; delete the manifest to train this run again")
@@ -23,7 +27,7 @@ def main(job: Job) -> None:
     sampler = _sampling.Sampler(job)
     parts = [
         sampler.draw(manifest.parent / "checkpoints" / f"step-{step}", settings["arm"], settings["seed"], step)
-        for step in settings["steps"]
+        for step in steps
     ]
     sampler.write(pa.concat_tables(parts))
     _retention.drop_sampled_weights(job)

@@ -81,7 +81,7 @@ class Keeper(TrainerCallback):
         """After each optimizer step."""
         step = state.global_step
         if step in self.checkpoints and state.is_world_process_zero:
-            self._save_checkpoint(kwargs["model"], step)
+            self.save_checkpoint(kwargs["model"], step)
         if step % self.updates_per_batch == 0:
             due = time.monotonic() - self._last_state > STATE_EVERY_SECONDS
             seen = gather_object([(self.terminated, due)])  # signals and clocks of several processes differ
@@ -110,7 +110,8 @@ class Keeper(TrainerCallback):
             {"step": state.global_step, "checkpoints": self.manifest, "weights": self.weights},
         )
 
-    def _save_checkpoint(self, model: Any, step: int) -> None:
+    def save_checkpoint(self, model: Any, step: int) -> None:
+        """Weights of `step`, put down in the manifest."""
         folder = self.run_folder / "checkpoints" / f"step-{step}"
         shutil.rmtree(folder, ignore_errors=True)
         save_checkpoint(_alone(model), folder)

@@ -5,6 +5,10 @@ class TrainingError(Exception):
     """A fault of the run; one line for the user."""
 
 
+class Diverged(TrainingError):
+    """The weights lead to numbers that are not finite: the run ends, and counts with its last checkpoint."""
+
+
 class OutOfMemory(Exception):
     """A forward or backward pass did not fit. micro_batch: rollouts it was for."""
 

@@ -11,7 +11,7 @@ from accelerate.utils import gather_object
 from torch import Tensor
 
 from workflow_scripts import tables
-from workflow_scripts.training.errors import TrainingError
+from workflow_scripts.training.errors import Diverged
 
 _ROLLOUT_COLUMNS = (
     "prompt_position", "rollout", "group_correct", "reward", "advantage", "completion_tokens", "truncated",
@@ -46,7 +46,7 @@ class Recorder:
     def end_step(self, step: int, gather: Any = None) -> dict[str, float]:
         """Close optimizer step `step` (from 1); returns the step's clip shares, mean token entropy and KL for the log.
 
-        Raises TrainingError where a rollout's ratio is not finite, before the optimizer moves by it.
+        Raises Diverged where a rollout's ratio is not finite, before the optimizer moves by it.
         """
         columns = torch.cat([c for c, _ in self._pending]).cpu().numpy()
         width = max(t.shape[2] for _, t in self._pending)
@@ -79,7 +79,7 @@ class Recorder:
         }
 
     def refuse_infinite(self, step: int) -> None:
-        """Raises TrainingError for the first rollout of the step's micro-batches so far whose importance ratio is
+        """Raises Diverged for the first rollout of the step's micro-batches so far whose importance ratio is
         infinite or nan."""
         if self._pending:
             self._refuse_infinite(step, torch.cat([c for c, _ in self._pending]).cpu().numpy())
@@ -88,7 +88,7 @@ class Recorder:
         value = dict(zip(_ROLLOUT_COLUMNS, columns.T, strict=True))
         for row in np.flatnonzero(value["finite"] == 0)[:1]:
             batch, index = divmod(step - 1, self.updates_per_batch)
-            raise TrainingError(
+            raise Diverged(
                 f"the importance ratio is not finite at step {step}: rollout {value['rollout'][row]:.0f} of prompt "
                 f"{value['prompt_position'][row]:.0f} in batch {batch}, update {index} of it, mean log ratio "
                 f"{value['mean_log_ratio'][row]:g}; a smaller training.learning_rate keeps the policy near"
