@@ -127,7 +127,7 @@ SCORES = Table(
     {
         "level": TEXT, "arm": TEXT, "seed": INT, "step": INT, "benchmark": TEXT, "metric": TEXT, "pass_at": INT,
         "score": REAL, "se": REAL, "ci_low": REAL, "ci_high": REAL, "seeds": INT, "problems": INT, "samples": INT,
-        "truncated_share": REAL, "unparsed_share": REAL, "mean_completion_tokens": REAL,
+        "truncated_share": REAL, "unparsed_share": REAL, "mean_completion_tokens": REAL, "reason": TEXT,
     },
     ("level", "arm", "seed", "step", "benchmark", "metric", "pass_at"),
 )  # fmt: skip
@@ -214,7 +214,8 @@ RUNS = Table(
         "arm": TEXT, "seed": INT, "role": TEXT, "status": TEXT, "reason": TEXT, "steps": INT, "settings_digest": TEXT,
         "code_digest": TEXT, "inputs_digest": TEXT, "initial_weights": TEXT, "final_weights": TEXT,
         "frozen_weights_drift": FLAG, "reward_version": INT, "rollout_engine": TEXT, "sampling_engine": TEXT,
-        "micro_batch": INT, "processes": INT, "train_seconds": REAL, "sample_seconds": REAL,
+        "micro_batch": INT, "processes": INT, "train_problems": INT, "long_prompts": INT, "train_seconds": REAL,
+        "sample_seconds": REAL,
     },
     ("arm", "seed"),
 )  # fmt: skip

@@ -182,9 +182,14 @@ def test_an_absent_arm_is_a_row_with_a_reason(analyse: Run, absent: str, declare
     assert found[["delta", "se", "ci_low", "ci_high", "p", "mde80", "seeds_needed"]].isna().all()
     for table in ("scores", "noise_floors", "power", "difficulty", "coverage"):
         written = analyse(table, chosen, rows)
-        if table in ("scores", "coverage"):
+        assert len(written)
+        if table == "coverage" or (table == "scores" and not declared):
             assert absent not in set(written["arm"])
-            assert len(written)
+        elif table == "scores":
+            row = written[written["arm"] == absent].drop_duplicates(["level", "step", "benchmark", "seeds"])
+            assert row[["step", "seeds"]].to_numpy().tolist() == [[48, 0]]
+            assert f"{absent} has no run" in row["reason"].item()
+            assert row[["score", "ci_low", "problems"]].isna().all(axis=None)
         if table == "difficulty":
             assert written[written["arm"] == "gapo"]["delta"].isna().all()
 
@@ -405,7 +410,9 @@ def test_a_run_that_ended_early_counts_at_every_later_step_and_adds_none(analyse
         assert "gapo, seed 1: ended at step 13, which counts" in found["reason"]
         of_others = [run_scores(rows, "gapo", step=step).sum(), run_scores(rows, "fixed", step=step).mean()]
         assert found["delta"] == pytest.approx(of_others[0] / 5 - of_others[1])
-    scores = analyse("scores", chosen, rows).query("arm == 'gapo' and level == 'run' and metric == 'avg@n'")
+    scores = analyse("scores", chosen, rows).query("arm == 'gapo' and metric == 'avg@n'")
+    assert scores.query("level == 'arm'")["reason"].tolist() == ["gapo, seed 1: ended at step 13, which counts"] * 2
+    scores = scores.query("level == 'run'")
     assert scores.query("seed == 1")["score"].tolist() == [0, 0]
 
 

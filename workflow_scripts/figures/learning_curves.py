@@ -16,7 +16,7 @@ def _curves(
     Every curve starts at the base model's mean, step 0; that of a branch arm where it leaves its parent: at the
     parent's score under the same seed, the mean at that of the same seeds.
     """
-    here = scores[(scores["benchmark"] == benchmark) & (scores["pass_at"] == pass_at)].copy()
+    here = scores[(scores["benchmark"] == benchmark) & (scores["pass_at"] == pass_at)].dropna(subset="score")
     here["score"] = 100 * here["score"]
     trained = here["arm"] != "base"
     base = here.loc[~trained & (here["level"] == "arm"), ["step", "score"]]

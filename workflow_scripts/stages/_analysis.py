@@ -118,6 +118,11 @@ class Analysis:
         """
         return self._steps_of_arm.get(arm, [])
 
+    def steps_or_end(self, arm: str) -> list[int]:
+        """The same; of a declared arm of which nothing is there, the step that the endpoint asks for."""
+        end = 0 if arm == BASE else self.endpoint_step(arm)
+        return self.steps(arm) or ([end] if self.seeds(arm) else [])
+
     def step_reached(self, arm: str, seed: int, step: int, benchmark: str) -> int | None:
         """The step itself, or the last checkpoint of a run that ended before it; None without either.
 

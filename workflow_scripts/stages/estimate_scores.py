@@ -22,20 +22,24 @@ def _beside(cells: list[Cell]) -> Row:
 
 def _of_runs(analysis: Analysis, name: str, view: str, step: int) -> list[Row]:
     """What all metrics of an arm's runs share, a row per run, and one for all of them."""
-    cells = analysis.runs(name, analysis.views[view], step)
-    if not cells:
-        return []
+    benchmarks = analysis.views[view]
+    cells = analysis.runs(name, benchmarks, step)
     shared = {"arm": name, "step": step, "benchmark": view}
+    reason = "; ".join(analysis.gaps(name, benchmarks, step)) or None
+    if not cells:
+        return [{**shared, "level": "arm", "seeds": 0, "reason": reason}]
     shared["problems"] = sum(len(cell) for cell in next(iter(cells.values())))
     found = [{**shared, "level": "run", "seed": seed, "seeds": 1, **_beside(own)} for seed, own in cells.items()]
     over_runs = _beside([cell for own in cells.values() for cell in own])
-    return [*found, {**shared, "level": "arm", "seeds": len(cells), **over_runs}]
+    return [*found, {**shared, "level": "arm", "seeds": len(cells), "reason": reason, **over_runs}]
 
 
 def _scored(analysis: Analysis, name: str, view: str, step: int, pass_at: int) -> list[Row]:
     """Scores of the runs, with the interval that sampling the answers again allows; and of the arm, mean over its
     runs, with the t interval that training again allows."""
     arm = analysis.arm(name, analysis.views[view], step, pass_at)
+    if not arm.seeds:
+        return [{}]
     alpha = analysis.settings["alpha"]
     means, errors = arm.run_means, np.sqrt(arm.evaluation_variance)
     seeds, mean, error = len(arm.seeds), float(means.mean()), np.sqrt(arm.run_variance / len(arm.seeds))
@@ -55,8 +59,8 @@ def rows(analysis: Analysis) -> list[Row]:
         {**shared, "metric": metric, "pass_at": pass_at, **scored}
         for arm in (BASE, *analysis.arms)
         for view in analysis.views
-        for step in analysis.steps(arm)
-        if (of_runs := _of_runs(analysis, arm, view, step))
+        for step in analysis.steps_or_end(arm)
+        for of_runs in [_of_runs(analysis, arm, view, step)]
         for metric, pass_at, drawn in metrics
         for shared, scored in zip(of_runs, _scored(analysis, arm, view, step, drawn), strict=True)
     ]

@@ -1,5 +1,6 @@
 """The noise that a difference must rise above: evaluation, training, placebo; and one the other way, sensitivity."""
 
+from collections.abc import Iterator
 from dataclasses import asdict
 
 import numpy as np
@@ -39,16 +40,24 @@ def _known_arm(analysis: Analysis, arm: str, view: str, step: int, pass_at: int)
     return {**row, "reason": "; ".join([seen, *gaps])}
 
 
+def _of_training(analysis: Analysis, arm: str, view: str, step: int) -> Iterator[Row]:
+    benchmarks = analysis.views[view]
+    gaps = analysis.gaps(arm, benchmarks, step)
+    for pass_at in analysis.pass_at:
+        runs = analysis.arm(arm, benchmarks, step, pass_at)
+        row: Row = {"kind": "training", "arm": arm, "benchmark": view, "step": step, "pass_at": pass_at}
+        row |= asdict(noise_floor.training(runs)) | {"runs": len(runs.seeds)}
+        yield row | {"reason": "; ".join(text for text in (row["reason"], *gaps) if text) or None}
+
+
 def of_training(analysis: Analysis) -> list[Row]:
     """Rows of re-training: every arm at every step, benchmark and pass@k."""
     return [
-        {"kind": "training", "arm": arm, "benchmark": view, "step": step, "pass_at": pass_at, "runs": len(runs.seeds)}
-        | asdict(noise_floor.training(runs))
+        row
         for arm in analysis.arms
-        for step in analysis.steps(arm)
-        for view, benchmarks in analysis.views.items()
-        for pass_at in analysis.pass_at
-        for runs in [analysis.arm(arm, benchmarks, step, pass_at)]
+        for step in analysis.steps_or_end(arm)
+        for view in analysis.views
+        for row in _of_training(analysis, arm, view, step)
     ]
 
 
