@@ -55,9 +55,8 @@ def test_a_run_that_diverged_is_a_warning_of_its_own(tmp_path: Path) -> None:
     said = warnings(page(tmp_path, contents() | {"runs": rows}))
     assert f"1 of 15 runs are missing: gapo seed 1 ({NOT_FINITE})." in said
     assert "Diverged, and not among the scores: gapo seed 1." in said
-    assert (
-        "Diverged, and counted with the scores of the last checkpoint: gapo seed 0 (the loss is nan at step 30)." in said
-    )
+    counted = "Diverged, and counted with the scores of the last checkpoint: gapo seed 0"
+    assert f"{counted} (the loss is nan at step 30)." in said
 
 
 @pytest.mark.parametrize("name", FIGURES)
