@@ -17,6 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from workflow_scripts import grading, tables
+from workflow_scripts.grading import exact_answer
 from workflow_scripts.stages import audit_gold, grade
 from workflow_scripts.stages._command import Job, StageError
 
@@ -180,7 +181,7 @@ def test_grade_gives_every_completion_its_status(tmp_path, monkeypatch):
         asked.append(completion)
         return exact(completion, answer, truncated)
 
-    monkeypatch.setattr(grading, "grader", lambda name: counting)
+    monkeypatch.setattr(exact_answer, "grade", counting)
     holdout, made = tmp_path / "holdout.parquet", tmp_path / "completions.parquet"
     tables.write(holdout, tables.PROBLEMS, [problem(1, "34")], {})
     texts = ["#### 34", "#### 35", "34", "17 + 17 …", "#### 34", "34"]

@@ -1,14 +1,16 @@
 """Grading: one module per kind of answer, each with ``grade(completion, answer, truncated)`` and ``stated(answer)``.
 
-The training reward and the evaluation use the same function. ``REWARD_VERSION`` stands for it in the key of a training
-run, so a grader may be rewritten without retraining as long as no verdict changes; a golden test compares verdicts and
-asks for a higher version when one does.
+A module may have ``grade_many(rows)``, where grading rows together is faster than one by one.
+The training reward and the evaluation use the same function. ``REWARD_VERSION``, or a ``REWARD_VERSION`` of the
+grader's own, stands for it in the key of a training run, so a grader may be rewritten without retraining as long as no
+verdict changes; a golden test compares verdicts and asks for a higher version when one does.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 from importlib import import_module
+from importlib.metadata import version as installed_version
 from pkgutil import iter_modules
 from types import ModuleType
 
@@ -20,32 +22,48 @@ class Verdict:
     """What a grader says of one completion.
 
     status: correct, wrong, unparsed (no answer in the form asked for), truncated (cut at the token limit before an
-    answer was complete), timeout. answer: the answer found, in one canonical form, or None.
+    answer was complete), timeout (no verdict within the grader's limits). answer: the answer found, in one canonical
+    form, or None.
     """
 
     status: str
     answer: str | None
 
 
+Row = tuple[str, str, bool]  # completion, reference answer, cut at the token limit
 Grader = Callable[[str, str, bool], Verdict]
+
+
+class GraderError(Exception):
+    """A grader could not work at all; one line for the user."""
 
 
 class RewardVersionError(Exception):
     """A run is held to another version of the reward than this code has; one line for the user."""
 
 
-def hold_to(pinned: int) -> None:
-    """Raises RewardVersionError unless the code's version is the one that a study's runs are held to."""
-    if pinned != REWARD_VERSION:
+def version(name: str) -> int:
+    """Version of a grader's verdicts; of any other reward, such as a user's package.module:function, the common one."""
+    return getattr(_module(name), "REWARD_VERSION", REWARD_VERSION) if name in names() else REWARD_VERSION
+
+
+def libraries(name: str) -> dict[str, str]:
+    """Versions of the libraries that a grader's verdicts rest on, its LIBRARIES; none for most."""
+    return {library: installed_version(library) for library in getattr(_module(name), "LIBRARIES", ())}
+
+
+def hold_to(pinned: int, name: str) -> None:
+    """Raises RewardVersionError unless the grader's version is the one that a study's runs are held to."""
+    if pinned != version(name):
         raise RewardVersionError(
-            f"training.reward: the study's runs are held to reward version {pinned}, this code has {REWARD_VERSION}; "
+            f"training.reward: the study's runs are held to reward version {pinned}, this code has {version(name)}; "
             "run with --config retrain_on_reward_change=true (all runs are trained again), or with the older code"
         )
 
 
 def names() -> tuple[str, ...]:
     """Names of the graders."""
-    return tuple(sorted(module.name for module in iter_modules(__path__)))
+    return tuple(sorted(module.name for module in iter_modules(__path__) if not module.name.startswith("_")))
 
 
 def _module(name: str) -> ModuleType:
@@ -58,6 +76,18 @@ def _module(name: str) -> ModuleType:
 def grader(name: str) -> Grader:
     """``grade(completion, answer, truncated) -> Verdict`` of that name; KeyError with the nearest if there is none."""
     return _module(name).grade
+
+
+def grade_many(name: str, rows: Sequence[Row]) -> list[Verdict]:
+    """Verdicts of the grader of that name on rows; equal rows are graded once.
+
+    GraderError: the grader could not work. KeyError: there is no such grader.
+    """
+    module, distinct = _module(name), list(dict.fromkeys(rows))
+    together = getattr(module, "grade_many", None)
+    verdicts = together(distinct) if together else [module.grade(*row) for row in distinct]
+    known = dict(zip(distinct, verdicts, strict=True))
+    return [known[row] for row in rows]
 
 
 def stated(name: str, answer: str) -> str:

@@ -11,6 +11,7 @@ import unicodedata
 from fractions import Fraction
 
 from workflow_scripts.grading import Verdict
+from workflow_scripts.grading._latex import last_box
 
 _MOST_CHARACTERS = 240  # of the stated answer, unit included; what is longer is text, not a number
 _MARKER = re.compile(r"(?<!#)####(?!#)")
@@ -68,29 +69,14 @@ def _first_line(text: str) -> str:
     return text[: _MOST_CHARACTERS * 2].strip().split("\n", 1)[0].strip()
 
 
-def _last_box(text: str) -> str | None:
-    """What the last balanced box holds (of nested ones the inner)."""
-    opened: list[tuple[int, bool]] = []
-    last: tuple[int, int] | None = None
-    for brace in _BRACES.finditer(text):
-        if brace[0] == "}":
-            if opened:
-                start, boxed = opened.pop()
-                if boxed and (last is None or start > last[0]):
-                    last = (start, brace.start())
-        elif not brace[0].startswith("\\") or brace[0].startswith("\\b"):
-            opened.append((brace.end(), brace[0] != "{"))
-    return text[last[0] : last[1]] if last else None
-
-
 def _stated_answer(completion: str) -> tuple[str | None, bool]:
     """The text in the answer's place (None if there is no such place), and whether it runs to the very end."""
     for marker in reversed(list(_MARKER.finditer(completion))):
         line = _first_line(completion[marker.end() : marker.end() + 4 * _MOST_CHARACTERS])
         if not line[:1].isalpha():  # "#### Step 2" is a heading
-            box = _last_box(line)
+            box = last_box(line, _BRACES)
             return line if box is None else box, completion.rstrip(" ").endswith(line)
-    box = _last_box(completion)
+    box = last_box(completion, _BRACES)
     if box is not None:
         return box, False
     for phrase in reversed(list(_PHRASE.finditer(completion))):

@@ -1,4 +1,4 @@
-"""Grade completions; identical completions of a problem are graded once."""
+"""Grade completions, all of a checkpoint together; equal ones of a problem are graded once."""
 
 from workflow_scripts import grading, tables
 from workflow_scripts.stages._command import Job, StageError, run
@@ -10,17 +10,17 @@ def main(job: Job) -> None:
     completions = tables.read(job.input("completions"), tables.COMPLETIONS)
     holdout = tables.read(job.input("holdout"), tables.PROBLEMS, ["problem_id", "answer"]).to_pydict()
     answers = dict(zip(holdout["problem_id"], holdout["answer"], strict=True))
-    grade = grading.grader(job.settings["grader"])
-    known: dict[tuple[str, str, bool], grading.Verdict] = {}
-    verdicts = []
-    asked = [completions[name].to_pylist() for name in ("problem_id", "completion", "truncated")]
+    name = job.settings["grader"]
+    rows = []
+    asked = [completions[column].to_pylist() for column in ("problem_id", "completion", "truncated")]
     for problem_id, completion, truncated in zip(*asked, strict=True):
         if problem_id not in answers:
             raise StageError(f"{job.input('completions')}: problem {problem_id} is not in {job.input('holdout')}")
-        question = (completion, answers[problem_id], truncated)
-        if question not in known:
-            known[question] = grade(*question)
-        verdicts.append(known[question])
+        rows.append((completion, answers[problem_id], truncated))
+    try:
+        verdicts = grading.grade_many(name, rows)
+    except grading.GraderError as error:
+        raise StageError(str(error)) from None
     found = {
         "status": [verdict.status for verdict in verdicts],
         "correct": [verdict.status == "correct" for verdict in verdicts],
@@ -28,7 +28,7 @@ def main(job: Job) -> None:
     }
     columns = {name: found[name] if name in found else completions[name] for name in tables.SAMPLES.columns}
     engine = tables.provenance(job.input("completions")).get("engine")
-    job.write("samples", tables.SAMPLES, columns, reward_version=grading.REWARD_VERSION, engine=engine)
+    job.write("samples", tables.SAMPLES, columns, reward_version=grading.version(name), engine=engine)
 
 
 if __name__ == "__main__":

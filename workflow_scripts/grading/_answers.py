@@ -1,0 +1,105 @@
+"""Kinds of answers, as `_reading` finds them and `_equality` compares them. Needs sympy; runs in the workers."""
+
+import re
+from dataclasses import dataclass
+from typing import Any
+
+import sympy
+
+
+@dataclass(frozen=True)
+class Words:
+    """An answer in words, in lower case without punctuation."""
+
+    words: str
+
+
+@dataclass(frozen=True)
+class Choice:
+    """A letter of a multiple choice, and the answer after it if there is one."""
+
+    letter: str
+    rest: Any = None
+
+
+@dataclass(frozen=True)
+class Scalar:
+    """A value. text: as typed, without spaces; unit: a known unit of measure; tolerance: of a reference answer."""
+
+    expr: Any
+    text: str
+    unit: str = ""
+    percent: bool = False
+    base: str = ""
+    tolerance: Any = None
+
+
+@dataclass(frozen=True)
+class Named:
+    """name = value."""
+
+    name: str
+    value: Any
+    sides: tuple[str, str]
+
+
+@dataclass(frozen=True)
+class Items:
+    r"""Several answers. brackets: () of a tuple, [) and the like of an interval, {} of a set, none around a list."""
+
+    items: tuple[Any, ...]
+    brackets: str = ""
+
+
+@dataclass(frozen=True)
+class Span:
+    """A set of real numbers, perhaps of the values of one variable."""
+
+    reals: Any
+    name: str = ""
+
+
+@dataclass(frozen=True)
+class Relation:
+    """left (kind) right, kind one of =, <, \\le, \\ne; several in a chain."""
+
+    links: tuple[tuple[str, Any, Any], ...]
+
+
+@dataclass(frozen=True)
+class Contradiction:
+    """An equation that does not hold, such as 8 = 7: equal to nothing."""
+
+
+_SIMPLE = re.compile(
+    r"(?:\\(?:angle|triangle|overline\{?)\s*)?(?:\\?[A-Za-z]+|\\text\{[^{}]*\})'*"  # a letter, a word, AB
+    r"(?:_\{?\\?\w+\s?\}?)?\}?(?:\^\{-1\})?(?:\s*\([^()]*\))?"  # its subscript, what it is a function of
+    r"|\((?:\s*+[A-Za-z](?:_\{?\w+\}?)?\s*+,?)++\)"  # (x, y)
+)
+
+
+def is_name(name: str) -> bool:
+    """Whether the left side of an equation is the name of one thing, not a sum such as a + b."""
+    return bool(_SIMPLE.fullmatch(name))
+
+
+def squeezed(text: str) -> str:
+    return re.sub(r"[\s{}]|\\text(?![A-Za-z])|\\,", "", text)
+
+
+def span(answer: Any) -> Any:
+    """The set of real numbers that an answer is, or None."""
+    if isinstance(answer, Span):
+        return answer.reals
+    if isinstance(answer, Named):
+        return span(answer.value)
+    if not isinstance(answer, Items) or not all(isinstance(item, Scalar) for item in answer.items):
+        return None
+    ends = [sympy.simplify(item.expr) if item.expr.has(sympy.sin) else item.expr for item in answer.items]
+    if any(end.is_extended_real is not True for end in ends):
+        return None
+    if answer.brackets == "{}":
+        return sympy.FiniteSet(*ends)
+    if len(ends) != 2 or not answer.brackets or (ends[0] < ends[1]) is not sympy.true:
+        return None
+    return sympy.Interval(*ends, left_open=answer.brackets[0] == "(", right_open=answer.brackets[1] == ")")

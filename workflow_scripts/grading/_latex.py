@@ -1,0 +1,208 @@
+"""Where a completion states its answer, and one spelling for the many ways to type the same mathematics.
+
+Text in, text out: every step is a linear pass, and what is too long or too deep to be an answer is refused here.
+"""
+
+import re
+import unicodedata
+from fractions import Fraction
+
+MOST_CHARACTERS = 1000
+MOST_NESTED = 24
+
+BOX = re.compile(r"\\(?:boxed|fbox)\s{0,4}\{|\\[{}]|[{}]")
+_BARE_BOX = re.compile(r"\\boxed\s{1,4}(\d{1,40}|[A-Za-z])(?![A-Za-z0-9])")
+_MARKER = re.compile(r"(?<!#)####(?!#)")
+_PHRASE = re.compile(r"\banswer\s{1,4}is\b", re.IGNORECASE)
+_SENTENCE = re.compile(r"\.(?!\d)")
+
+
+def last_box(text: str, braces: re.Pattern[str] = BOX) -> str | None:
+    """What the last balanced box holds (of nested ones the inner). braces: finds boxes' and other braces."""
+    opened: list[tuple[int, bool]] = []
+    last: tuple[int, int] | None = None
+    for brace in braces.finditer(text):
+        if brace[0] == "}":
+            if opened:
+                start, boxed = opened.pop()
+                if boxed and (last is None or start > last[0]):
+                    last = (start, brace.start())
+        elif brace[0].endswith("{") and brace[0] != "\\{":
+            opened.append((brace.end(), brace[0] != "{"))
+    return text[last[0] : last[1]] if last else None
+
+
+def _first_line(text: str) -> str:
+    return text[: 2 * MOST_CHARACTERS].strip().split("\n", 1)[0].strip()
+
+
+def stated_answer(completion: str) -> tuple[str | None, bool]:
+    """The text in the answer's place (None if there is no such place), and whether a cut may have shortened it."""
+    _, closed, said = completion.rpartition("</think>")
+    if not closed and "<think>" in said:
+        return None, True
+    box = last_box(said)
+    if box is None and (bare := list(_BARE_BOX.finditer(said))):
+        box = bare[-1][1]
+    if box is not None:
+        return box, False
+    for marker in reversed(list(_MARKER.finditer(said))):
+        line = _first_line(said[marker.end() : marker.end() + 2 * MOST_CHARACTERS])
+        if not re.match(r"[A-Za-z]{2,}\s+\d", line):  # "#### Step 2" is a heading
+            return line, said.rstrip(" ").endswith(line)
+    for phrase in reversed(list(_PHRASE.finditer(said))):
+        rest = said[phrase.end() : phrase.end() + 2 * MOST_CHARACTERS].lstrip(" \t:*")
+        sentence = _SENTENCE.split(_first_line(rest), maxsplit=1)[0]
+        return sentence, said.endswith(sentence)
+    return None, True
+
+
+_NUMBER = re.compile(r"\s*\$?([-+]?)(\d{1,3}(?:,\d{3})+|\d{1,100})(\.\d{1,100})?\$?\s*", re.ASCII)
+
+
+def plain_number(text: str) -> Fraction | None:
+    """The value of a text that is a whole number or a decimal, perhaps with thousands commas; else None."""
+    found = _NUMBER.fullmatch(text)
+    return Fraction(found[1] + found[2].replace(",", "") + (found[3] or "")) if found else None
+
+
+_GREEK = {
+    chr(code): "\\" + name
+    for names, start in (
+        ("alpha beta gamma delta epsilon zeta eta theta iota kappa lambda mu nu xi omicron pi rho", 0x3B1),
+        ("sigma tau upsilon phi chi psi omega", 0x3C3),
+    )
+    for code, name in enumerate(names.split(), start)
+} | {"Δ": "\\Delta", "Γ": "\\Gamma", "Θ": "\\Theta", "Λ": "\\Lambda", "Σ": "\\Sigma", "Φ": "\\Phi", "Ω": "\\Omega"}
+_SYMBOLS = {name: f"{command} " for name, command in _GREEK.items()} | {
+    "−": "-", "–": "-", "—": "-", "‐": "-", "‑": "-", "⁄": "/", "∕": "/", "÷": "/", "×": "\\cdot ", "·": "\\cdot ",
+    "⋅": "\\cdot ", "∙": "\\cdot ", "∗": "\\cdot ", "≤": "\\le ", "≥": "\\ge ", "⩽": "\\le ", "⩾": "\\ge ",
+    "≠": "\\ne ", "≈": "\\approx ", "∞": "\\infty ", "±": "\\pm ", "∓": "\\mp ", "∪": "\\cup ", "∩": "\\cap ",
+    "∈": "\\in ", "∅": "\\emptyset ", "ℝ": "\\mathbb{R}", "∖": "\\setminus ", "⟨": "\\langle ", "⟩": "\\rangle ",
+    "〈": "\\langle ", "〉": "\\rangle ", "√": "\\sqrt ", "°": "^\\circ ", "º": "^\\circ ", "∠": "\\angle ",
+    "⌊": "\\lfloor ", "⌋": "\\rfloor ", "⌈": "\\lceil ", "⌉": "\\rceil ", "∨": "\\lor ", "∧": "\\land ", "′": "'",
+    "’": "'", "‘": "'", "“": '"', "”": '"',
+}  # fmt: skip
+
+
+def _ascii(text: str) -> str:
+    """LaTeX for characters that have a LaTeX name; superscripts stay exponents (10² is not 102)."""
+    spelled: list[str] = []
+    level = ""
+    for character in re.sub(r"√\s?(\d{1,40})", r"\\sqrt{\1}", text):
+        if character < "\x7f" or character in _SYMBOLS:
+            spelled.append(_SYMBOLS.get(character, character if character >= " " else " "))
+            level = ""
+            continue
+        kind = unicodedata.decomposition(character)
+        normal = unicodedata.normalize("NFKC", character)
+        normal = "".join(_SYMBOLS.get(c, c) for c in normal)
+        if kind.startswith("<fraction>"):
+            spelled.append(f" {normal}")
+        elif kind.startswith(("<super>", "<sub>")):
+            sign = "^" if kind.startswith("<super>") else "_"
+            joined = level == sign  # x¹² is one exponent
+            spelled[-1:] = [f"{spelled[-1][:-1]}{normal}}}"] if joined else [*spelled[-1:], f"{sign}{{{normal}}}"]
+            level = sign
+            continue
+        elif unicodedata.category(character) not in ("Cc", "Cf"):
+            spelled.append(normal if normal.strip() else "\\,")
+        level = ""
+    return "".join(spelled)
+
+
+_WORDING = (
+    r"\\(?:text(?:bf|it|rm|normal|sf|tt|up)?|mbox|hbox|mathrm|mathsf|mathit|mathbf|boldsymbol|bm|operatorname\*?|emph"
+    r"|underline)\s{0,4}"
+)
+_REWRITES = [
+    (re.compile(pattern), spelling)
+    for pattern, spelling in (
+        (r"\\\\\s*\[[^\[\]]{0,12}\]", r"\\\\"),  # row spacing
+        (r"(?<!\\)\\(?:left|right|[bB]igg?[lrm]?)(?![A-Za-z])\s*\.?", ""),
+        (r"(?<!\\)\\(?:[;:>]|(?:quad|qquad|medspace|enspace|hfill)(?![A-Za-z]))", " "),
+        (r"(?<!\\)\\(?:!|(?:displaystyle|textstyle|limits|rm|it|bf)(?![A-Za-z])|phantom\s*(?:\{[^{}]*\}|-))", ""),
+        (r"\\hspace\*?\s*\{[^{}]*\}", r"\\,"),
+        (r"(?<!\\)\\[()\[\]]", " "),
+        (r"(?<!\\)\$", " "),
+        (r"\\[dtc]frac(?![A-Za-z])", r"\\frac"),
+        (r"\\[dt]binom(?![A-Za-z])", r"\\binom"),
+        (r"\\(?:operatorname\*?|mathrm)\s*\{\s*(arcsin|arccos|arctan|sin|cos|tan|cot|sec|csc|sinh|cosh|tanh|ln|log"
+         r"|exp|lcm|gcd|max|min|det)\s*\}", r"\\\1 "),
+        (r"\\(?:mathrm|mathit|mathsf)\s*\{\s*([eid])\s*\}(?![A-Za-z])", r"\1"),
+        (r"\\(?:mathbf|boldsymbol|bm)\s*\{\s*([a-z])\s*\}", r"\\vec{\1}"),
+        (r"\\(?:varnothing|O|empty)(?![A-Za-z])", r"\\emptyset"),
+        (r"\\(?:leq(?:slant|q)?|leqq)(?![A-Za-z])", r"\\le"),
+        (r"\\(?:geq(?:slant|q)?|geqq)(?![A-Za-z])", r"\\ge"),
+        (r"\\(?:neq|not\s*=)(?![A-Za-z])", r"\\ne"),
+        (r"\\lt(?![A-Za-z])|<(?!=)", " < "),
+        (r"\\gt(?![A-Za-z])|>(?!=)", " > "),
+        (r"<=", r"\\le "),
+        (r">=", r"\\ge "),
+        (r"!=(?!=)", r"\\ne "),
+        (r"\\(?:simeq|doteq|triangleq|equiv|coloneqq)(?![A-Za-z])", "="),
+        (r"\\(?:lvert|rvert|vert|mid)(?![A-Za-z])", "|"),
+        (r"\\lbrace(?![A-Za-z])", r"\\{"),
+        (r"\\rbrace(?![A-Za-z])", r"\\}"),
+        (r"\\lbrack(?![A-Za-z])", "["),
+        (r"\\rbrack(?![A-Za-z])", "]"),
+        (r"\\(?:times|ast|star)(?![A-Za-z])|\*{1,2}(?=[\w\\(])(?<=[\w)}\s]\*)", r"\\cdot "),
+        (r"\\div(?![A-Za-z])", "/"),
+        (r"\\colon(?![A-Za-z])", ":"),
+        (r"\\(?:backslash|smallsetminus)(?![A-Za-z])", r"\\setminus"),
+        (r"\\varepsilon(?![A-Za-z])", r"\\epsilon"),
+        (r"\\var(theta|phi|rho|sigma)(?![A-Za-z])", r"\\\1"),
+        (r"\\(?:lor|vee)(?![A-Za-z])", r"\\text{ or }"),
+        (r"\\(?:land|wedge)(?![A-Za-z])", r"\\text{ and }"),
+        (r"\\(?:degree|textdegree)(?![A-Za-z])|\^\s*\{?\s*\\circ(?![A-Za-z])\s*\}?", "°"),
+        (r"\\%", "%"),
+        (r"\\(?:pounds|euro)(?![A-Za-z])", "\\$"),
+        (r"\\(?:smallmatrix|[pbB]?matrix)(?=\s*\{)", ""),
+        (r"\\begin\s*\{array\}\s*\{[^{}]*\}", r"\\begin{matrix}"),
+        (r"\\end\s*\{array\}", r"\\end{matrix}"),
+        (r"(?<=\d)(?:\{,\}|\\,)(?=\d{3}(?!\d))", ""),  # thousands
+        (r"\{,\}", ","),
+        (r"(?<!\\)\\[, ]|~", " "),
+    )
+]  # fmt: skip
+_THIN = re.compile(r"(?<=\d),\s*\\!\s*(?=\d{3}(?!\d))")
+_WORD = re.compile(_WORDING + r"\{")
+_FUNCTIONS = re.compile(r"(?<![\\A-Za-z])(sqrt|pi|sin|cos|tan|cot|sec|csc|ln|log|arcsin|arccos|arctan|infinity|theta)"
+                        r"(?![a-z])")  # fmt: skip
+
+
+def tidy(text: str) -> str | None:
+    """One spelling of an answer, or None for what cannot be one: too long, too deep, or with unbalanced braces."""
+    if len(text) > MOST_CHARACTERS:
+        return None
+    text = _WORD.sub(lambda m: m[0] if "math" in m[0] or "operator" in m[0] else r"\text{", _THIN.sub("", _ascii(text)))
+    for pattern, spelling in _REWRITES:
+        text = pattern.sub(spelling, text)
+    text = _WORD.sub(r"\\text{", text)
+    text = re.sub(r"\\text\{\s*\}", " ", text)
+    outside = re.split(r"(\\text\{[^{}]*\})", text)
+    outside[::2] = [
+        _FUNCTIONS.sub(lambda m: "\\infty " if m[1] == "infinity" else f"\\{m[1]} ", part) for part in outside[::2]
+    ]
+    text = re.sub(r"\s+", " ", "".join(outside)).strip(" *")
+    while text[-1:] in {".", ",", ";", ":", "!"} - ({"!"} if text[-2:-1].isalnum() or text[-2:-1] in ")}" else set()):
+        text = text[:-1].rstrip()
+    return text if _balanced(text) else None
+
+
+def _balanced(text: str) -> bool:
+    depth = deepest = braces = 0
+    for bracket in re.finditer(r"\\?[{}]|[()\[\]]", text):
+        step = 1 if bracket[0][-1] in "{([" else -1
+        depth += step
+        deepest = max(deepest, depth)
+        if bracket[0] in "{}":
+            braces += step
+            if braces < 0:
+                return False
+    return depth == braces == 0 and deepest <= MOST_NESTED
+
+
+def without_tolerance(answer: str) -> str:
+    """A reference answer as a completion would say it."""
+    return re.sub(r"\s*\\tolerance\s*\{[^{}]*\}", "", answer)
