@@ -9,6 +9,8 @@ POLICIES = sorted(
 )
 ASKED = of.ask_policies(STUDY)
 ASKED_POLICIES = sorted({f"objectives.bounds:{policy['bounds']}" for policy in ASKED["policies"].values()})
+REWARDS = of.rewards(STUDY, REWARD)
+GRADERS = sorted({f"grading.{name}" for name in REWARDS["rewards"].values() if ":" not in name})
 
 
 rule list_runs:
@@ -250,4 +252,29 @@ rule check_reachability:
         " --code {params.code}"
         " --root results/{wildcards.study}"
         " --output reachability={output.reachability}"
+        " > {log} 2>&1"
+
+
+rule reward_again:
+    """Would the stored rollouts of each run get other rewards from the grader of this code?"""
+    input:
+        records=run_files("rollouts.parquet"),
+        train="results/{study}/data/train.parquet",
+    output:
+        rewards="results/{study}/tables/rewards.parquet",
+    log:
+        "results/{study}/logs/reward_again.log",
+    conda:
+        "../envs/evaluate.yaml"
+    threads: 1
+    params:
+        settings=constant(REWARDS),
+        code=code("reward_again", *GRADERS),
+    shell:
+        "python -m workflow_scripts.stages.reward_again"
+        " --settings {params.settings:q}"
+        " --code {params.code}"
+        " --root results/{wildcards.study}"
+        " --input train={input.train}"
+        " --output rewards={output.rewards}"
         " > {log} 2>&1"

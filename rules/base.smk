@@ -2,6 +2,9 @@
 # OUTPUTS: base/manifest.parquet (base/model/ beside it), base/repeat-{repeat}/{benchmark}/
 # USUAL STEPS: prepare the base, sample it a few times with different sampling seeds, grade
 
+# Of making the base: prompts are only tried there, and only the embedded model is warmed up.
+BASE_CUT = ("sampling.prompts",) + (() if STUDY.model.source == "embedded" else ("training.warm_start", "benchmarks"))
+
 
 if STUDY.model.source == "hub":
 
@@ -20,7 +23,7 @@ rule prepare_base:
     threads: 1
     params:
         settings=constant(of.prepare_base(STUDY)),
-        code=code("prepare_base", cut=() if STUDY.model.source == "embedded" else ("training.warm_start", "benchmarks")),
+        code=code("prepare_base", cut=BASE_CUT),
     shell:
         "python -m workflow_scripts.stages.prepare_base"
         " --settings {params.settings:q}"
@@ -49,7 +52,7 @@ rule sample_base:
         gpu=min(1, GPUS),
     params:
         settings=sample_base_settings,
-        code=code("sample_base"),
+        code=code("sample_base", PROMPT),
     shell:
         "python -m workflow_scripts.stages.sample_base"
         " --settings {params.settings:q}"

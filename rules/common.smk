@@ -38,6 +38,7 @@ LAST_STEPS = {arm: STUDY.resolved(arm).training.steps for arm in RUNS}
 REPEATS = range(STUDY.evaluation.base_repeats)
 SAMPLED = STUDY.sampled
 HOLDOUTS = STUDY.all_benchmarks
+PROMPT = of.prompt_root(STUDY)
 GPUS = STUDY.compute.gpus
 PROCESSES = STUDY.compute.processes or max(1, GPUS)
 # how, not what: no rule has it in its params
@@ -170,7 +171,7 @@ def grader_settings(wildcards):
 def graded(wildcards, stage, sampled):
     """With the grader, what drew the completions: where they are not kept, their grades alone tell if they are due."""
     own = grader_of(wildcards.benchmark)
-    return of.canonical(own | {"sampled": sampled, "sampling_code": digest(stage)})
+    return of.canonical(own | {"sampled": sampled, "sampling_code": digest(stage, (PROMPT,))})
 
 
 def grade_settings(wildcards):
@@ -225,7 +226,8 @@ def registered():
         "train": {arm: train_code(SimpleNamespace(arm=arm)) for arm in STUDY.arms},
         "grade": {b: grade_code(SimpleNamespace(benchmark=b)) for b in SAMPLED},
     }
-    made |= {stage: digest(stage) for stage in ("sample_checkpoints", "count", "estimate_effects")}
+    made |= {"sample_checkpoints": digest("sample_checkpoints", (PROMPT,))}
+    made |= {stage: digest(stage) for stage in ("count", "estimate_effects")}
     return registration.registration(STUDY, REWARD, ROOT, made)
 
 

@@ -23,7 +23,7 @@ rule sample_checkpoints:
         gpu=min(1, GPUS),
     params:
         settings=sample_checkpoints_settings,
-        code=code("sample_checkpoints"),
+        code=code("sample_checkpoints", PROMPT),
     shell:
         "python -m workflow_scripts.stages.sample_checkpoints"
         " --settings {params.settings:q}"

@@ -16,6 +16,7 @@ TABLES = (
     "dynamics",
     "policies",
     "reachability",
+    "rewards",
     "runs",
 )
 
@@ -206,6 +207,7 @@ rule report:
         " dynamics={input.dynamics}"
         " policies={input.policies}"
         " reachability={input.reachability}"
+        " rewards={input.rewards}"
         " runs={input.runs}"
         " figure_effects={input.figure_effects}"
         " figure_learning_curves={input.figure_learning_curves}"

@@ -2,7 +2,10 @@
 
 import difflib
 import importlib
+import os
 import sys
+
+BROKEN_PIPE = 128 + 13  # what the shell says of a program that SIGPIPE ended
 
 COMMANDS = {
     "plan": "what the study would train and sample, and what exists already",
@@ -24,8 +27,7 @@ def usage() -> str:
     )
 
 
-def main() -> int:
-    """Run the command named first on the command line; its exit code."""
+def _run() -> int:
     name, *arguments = sys.argv[1:] or ["--help"]
     if name in ("-h", "--help", "help"):
         print(usage())
@@ -36,6 +38,18 @@ def main() -> int:
         print(f"armslength: no command {name!r}; {hint}", file=sys.stderr)
         return 2
     return importlib.import_module(f"workflow_scripts.commands.{name}").main(arguments)
+
+
+def main() -> int:
+    """Run the command named first on the command line; its exit code."""
+    try:
+        try:
+            return _run()
+        finally:
+            sys.stdout.flush()
+    except BrokenPipeError:  # whoever read the output has gone, as `head` does
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # the interpreter flushes again at its end
+        return BROKEN_PIPE
 
 
 if __name__ == "__main__":

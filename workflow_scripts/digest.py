@@ -2,13 +2,14 @@
 
 What counts: every symbol of this package that can be reached from the stage module, across modules, as its syntax tree
 without comments, docstrings and formatting; data files that such code names beside itself; the versions of the
-libraries in the stage's ``LIBRARIES``. What a stage looks up by name at run time (the clip policy of an arm, a grader)
-is handed in as *roots*, so that a change to one clip policy touches only the arms that use it. What is *cut* does not
-count although it is reached: the grader under training, for which a version number stands.
+libraries in the stage's ``LIBRARIES``. What a stage looks up by name at run time (the clip policy of an arm, a grader,
+a prompt family) is handed in as *roots*, so that a change to one clip policy touches only the arms that use it. What is
+*cut* does not count although it is reached: the grader under training, for which a version number stands.
 """
 
 import ast
 import hashlib
+import json
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache
@@ -176,6 +177,16 @@ def _data_files(module: str, nodes: list[ast.stmt]) -> list[Path]:
     return sorted(folder / n for n in names if "/" not in n and not n.endswith(".py") and (folder / n).is_file())
 
 
+def _content(path: Path, roots: tuple[str, ...]) -> bytes:
+    """The file's bytes; of one of which roots name keys ("sampling/prompts.json:plain"), what stands under these."""
+    named = path.relative_to(HERE).as_posix() + ":"
+    keys = [root.removeprefix(named) for root in roots if root.startswith(named)]
+    if not keys:
+        return path.read_bytes()
+    whole = json.loads(path.read_text(encoding="utf-8"))
+    return json.dumps({key: whole.get(key) for key in keys}, sort_keys=True).encode()
+
+
 @lru_cache(None)
 def libraries(stage: str) -> tuple[str, ...]:
     """The stage's LIBRARIES: installed packages whose version counts."""
@@ -190,7 +201,7 @@ def reached(stage: str, roots: tuple[str, ...] = (), cut: tuple[str, ...] = ()) 
     """All (module, symbol) that count for a stage; symbol None is the whole module."""
     reach = _Reach((*cut, *HOW))
     reach.visit(f"{PACKAGE}.stages.{stage}", None)
-    for root in roots:
+    for root in roots:  # one that names a key of a data file reaches no code
         module, _, symbol = root.partition(":")
         reach.visit(f"{PACKAGE}.{module}", symbol or None)
     return tuple(sorted(reach.seen, key=lambda pair: (pair[0], pair[1] or "")))
@@ -201,7 +212,8 @@ def digest(stage: str, roots: tuple[str, ...] = (), cut: tuple[str, ...] = ()) -
     """Sixteen hex digits for what the stage runs.
 
     stage: name of a module in stages. roots: further "module" or "module:symbol" of the package that it looks up by
-    name. cut: modules of the package that do not count.
+    name, or "folder/file.json:key" for the part of a data file that it uses. cut: modules of the package that do not
+    count.
     """
     sha = hashlib.sha256()
     for module, symbol in reached(stage, roots, cut):
@@ -210,7 +222,7 @@ def digest(stage: str, roots: tuple[str, ...] = (), cut: tuple[str, ...] = ()) -
         for node in nodes:
             sha.update(_dump(node).encode())
         for path in _data_files(module, nodes):
-            sha.update(path.name.encode() + path.read_bytes())
+            sha.update(path.name.encode() + _content(path, roots))
     for name in libraries(stage):
         sha.update(f"{name}=={version(name)}\n".encode())
     return sha.hexdigest()[:16]

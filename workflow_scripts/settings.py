@@ -16,6 +16,7 @@ from typing import Any
 
 from workflow_scripts import benchmarks
 from workflow_scripts.digest import source_digest
+from workflow_scripts.grading import libraries as grader_libraries
 from workflow_scripts.study import Study
 from workflow_scripts.study.keys import POLICIES, Fields
 
@@ -183,11 +184,16 @@ def train(study: Study, arm: str, seed: int, reward_version: int) -> Settings:
     )
 
 
+def prompt_root(study: Study) -> str:
+    """The one prompt family that training and sampling use."""
+    return f"sampling/prompts.json:{study.model.prompt_family}"
+
+
 def train_roots(study: Study, arm: str) -> tuple[str, ...]:
-    """Code that training looks up by name: this arm's clip policy and surrogate."""
+    """What training looks up by name: this arm's clip policy and surrogate, and the prompt family."""
     axes = study.resolved(arm).objective
     bounds = (f"objectives.bounds:{axes['bounds']}",) if "bounds" in axes else ()
-    return (*bounds, f"objectives.surrogate:{axes['surrogate']}")
+    return (*bounds, f"objectives.surrogate:{axes['surrogate']}", prompt_root(study))
 
 
 def branch_states(study: Study) -> dict[str, list[int]]:
@@ -216,6 +222,7 @@ def _sampling(study: Study, benchmark: str) -> Settings:
         samples=study.samples_of(benchmark),
         temperature=evaluation.temperature,
         top_p=evaluation.top_p,
+        top_k=evaluation.top_k,
         max_completion=evaluation.max_completion,
     )
 
@@ -316,6 +323,20 @@ def ask_policies(study: Study) -> Settings:
     }
 
 
+def rewards(study: Study, reward_version: int) -> Settings:
+    """What it takes to grade the stored rollouts again: each arm's grader, and the libraries of graders that have any."""
+    runs = study.runs()
+    by_arm = {arm: study.resolved(arm).training.reward for arm in runs}
+    libraries = {name: found for name in {*by_arm.values()} if ":" not in name and (found := grader_libraries(name))}
+    return {
+        "runs": runs,
+        "rewards": by_arm,
+        "reward_version": reward_version,
+        "allow_missing": study.allow_missing,
+    } | ({"libraries": libraries} if libraries else {})
+
+
 def report(study: Study) -> Settings:
     """The page: the question and how it was to be answered."""
-    return {"study": study.study, "question": study.question or "", "arms": list(study.runs())} | analysis(study)
+    asked = _set(question=study.question or "", max_prompt=study.rollout.max_prompt)
+    return {"study": study.study, "arms": list(study.runs())} | asked | analysis(study)

@@ -208,6 +208,15 @@ REACHABILITY = Table(
     },
     ("arm", "check"),
 )  # fmt: skip
+REWARDS = Table(
+    "rewards",
+    {
+        "arm": TEXT, "seed": INT, "grader": TEXT, "rollouts": INT, "regraded": INT, "changed": INT,
+        "changed_share": REAL, "to_correct": INT, "to_wrong": INT, "reward_version": INT, "code_reward_version": INT,
+        "reason": TEXT,
+    },
+    ("arm", "seed"),
+)  # fmt: skip
 RUNS = Table(
     "runs",
     {

@@ -3,6 +3,8 @@
 import io
 import json
 import os
+import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -26,6 +28,15 @@ def test_costs_are_counted(tmp_path: Path) -> None:
     assert cost.updates == 5 * arm.training.steps
     assert cost.rollouts == batches * arm.rollout.prompts * arm.rollout.group_size
     assert cost.completions == 5 * len(arm.checkpoints) * 400 * 8
+
+
+def test_who_stops_reading_ends_a_command_quietly() -> None:
+    command = [sys.executable, "-m", "workflow_scripts", "--help"]
+    process = subprocess.Popen(command, cwd=DEFAULT_STUDY.parent, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    assert process.stdout is not None and process.stderr is not None
+    process.stdout.close()
+    assert (process.stderr.read(), process.wait()) == (b"", 141)
+    process.stderr.close()
 
 
 @pytest.mark.parametrize(("text", "said"), [(None, "No such file"), ("a: [1", "no YAML")])

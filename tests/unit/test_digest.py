@@ -173,6 +173,20 @@ def test_what_is_cut_does_not_count(package) -> None:
     assert before != digest()
 
 
+def test_of_a_data_file_the_named_key_alone_counts(package) -> None:
+    root, _ = package
+    (root / "training/words.json").write_text('{"plain": [1], "chat": [2]}')
+
+    def digest(*keys: str) -> str:
+        _clear()
+        return digests.digest("train", tuple(f"training/words.json:{key}" for key in keys))
+
+    before = {keys: digest(*keys) for keys in ((), ("plain",), ("chat",))}
+    assert len(set(before.values())) == 3
+    edit(root / "training/words.json", "[2]", '[3], "new": 0')
+    assert [digest(*keys) == value for keys, value in before.items()] == [False, True, False]
+
+
 def test_library_version_counts(package, monkeypatch: pytest.MonkeyPatch) -> None:
     _, digest = package
     before = digest()

@@ -8,6 +8,7 @@ import torch
 import yaml
 from copies import REPOSITORY
 
+from workflow_scripts import settings
 from workflow_scripts.objectives import bounds
 from workflow_scripts.study import Study, load
 
@@ -128,6 +129,18 @@ def test_settings_are_those_of_the_paper(name: str) -> None:
     assert training.reward == "math_answer"
     assert set(found.reported) <= set(found.data.decontaminate_against)
     assert found.looks == [3, 5]
+
+
+def test_lengths_and_what_is_drawn_from_reach_the_jobs_of_these_studies_alone() -> None:
+    found = {name: study(name) for name in ARMS}
+    rollouts = {name: settings.train(s, s.baseline, 0, 1)["rollout"] for name, s in found.items()}
+    most = {name: rollout["max_prompt"] + rollout["max_completion"] for name, rollout in rollouts.items()
+            if "max_prompt" in rollout}  # fmt: skip
+    assert most == dict.fromkeys(("gapo-qwen-math", "gapo-ablations", "gapo-intervention"), 4096)  # all the model takes
+    assert {name for name in found if "max_prompt" in settings.report(found[name])} == most.keys()
+    sampled = {name: settings.sample_base(s, 0, "aime24") for name, s in found.items()}
+    assert {name: s["top_k"] for name, s in sampled.items() if "top_k" in s} == {"abc-grpo-1.7b": 20}
+    assert not any("top_k" in rollout for rollout in rollouts.values())
 
 
 def test_abc_bounds_both_signs_on_both_sides() -> None:

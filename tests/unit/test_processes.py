@@ -10,11 +10,14 @@ from typing import Any
 import pytest
 import torch
 from safetensors.torch import load_file
+from transformers import AutoTokenizer, LlamaConfig
 
 from workflow_scripts import tables
 from workflow_scripts.benchmarks import word_problems
-from workflow_scripts.stages import _devices
-from workflow_scripts.training import state, warm_start
+from workflow_scripts.stages import _devices, train
+from workflow_scripts.stages._command import Job, StageError
+from workflow_scripts.stages._sampling import check_positions
+from workflow_scripts.training import setup, state, warm_start
 
 SETTINGS = {
     "seed": 0, "model": {"dtype": "float32", "prompt_family": "plain"},
@@ -92,6 +95,12 @@ class Stage:
         (folder / "rewards.py").write_text(REWARDS)
         self.run = self.root / "runs" / "arm" / "seed-0"
 
+    def short(self, tokens: int) -> set[str]:
+        """Ids of the train problems with prompts of at most so many tokens."""
+        tokenizer = AutoTokenizer.from_pretrained(self.root / "base" / "model")
+        rows = tables.read(self.root / "data" / "train.parquet", tables.PROBLEMS).to_pylist()
+        return {row["problem_id"] for row in rows if len(tokenizer(row["question"])["input_ids"]) <= tokens}
+
     def train(self, **environment: str) -> subprocess.CompletedProcess[str]:
         names = ("rollout_updates", "tail_tokens", "rollouts", "trainer_log", "checkpoints")
         command = [
@@ -142,7 +151,10 @@ def test_two_processes_train_what_one_trains(adapter: dict[str, Any] | None, agg
     for stage in (one, two):
         stage.settings["objective"] |= {"aggregation": aggregation, "kl": "k3"}
         stage.settings["training"]["beta"] = 0.05
+        stage.settings["rollout"]["max_prompt"] = 26
         stage.trained()
+    assert (one.footer["train_problems"], one.footer["long_prompts"]) == (20, 20 - len(one.short(26)))
+    assert {row["problem_id"] for row in one.rows("rollouts")} <= one.short(26)
     assert (one.footer["processes"], two.footer["processes"]) == (1, 2)
     drawn = [[[row[key] for key in EXACT] for row in run.rows("rollouts")] for run in (one, two)]
     assert drawn[0] == drawn[1]
@@ -176,6 +188,38 @@ def test_after_sigterm_a_run_ends_at_a_batch_and_goes_on_as_if_undisturbed(proce
     assert whole.rows("rollouts") == cut.rows("rollouts")
     assert whole.rows("rollout_updates") == cut.rows("rollout_updates")
     assert whole.footer["final_weights"] == cut.footer["final_weights"]
+
+
+def test_every_run_leaves_out_the_same_long_prompts(tmp_path: Path) -> None:
+    stage = Stage(tmp_path)
+    tokenizer = AutoTokenizer.from_pretrained(stage.root / "base" / "model")
+    settings, rollout = stage.settings, stage.settings["rollout"]
+    job = Job(settings, {}, "", stage.root, {"train": [str(stage.root / "data" / "train.parquet")]}, {}, ())
+    settings["training"]["steps"] = 400
+    for settings["seed"], rollout["prompts"], rollout["max_prompt"] in [(0, 6, 26), (1, 2, 26), (1, 6, 40)]:
+        problems, said = train._prompts(job, setup.rollout_plan(settings), tokenizer)
+        short = stage.short(rollout["max_prompt"])
+        assert set(problems["problem_id"].to_pylist()) == short
+        assert said == {"train_problems": 20, "long_prompts": 20 - len(short)}
+    rollout["max_prompt"] = 17
+    short = len(stage.short(17))
+    fault = (
+        f"rollout.max_prompt: 17: only {short} of 20 train problems have prompts that short, and rollout.prompts is 6"
+    )
+    with pytest.raises(StageError, match=f"^{fault}$"):
+        train._prompts(job, setup.rollout_plan(settings), tokenizer)
+
+
+def test_a_prompt_that_is_too_long_names_the_ways_out() -> None:
+    config = LlamaConfig(max_position_embeddings=100)
+    check_positions(config, [[1] * 40], "rollout.max_completion", 60)
+    with pytest.raises(
+        StageError, match=r"max_completion: 70: at most 60: .* 40 tokens, .*; or rollout.max_prompt: 30"
+    ):
+        check_positions(config, [[1] * 40, [1] * 30], "rollout.max_completion", 70)
+    for key, completion in (("evaluation.max_completion", 70), ("rollout.max_completion", 71)):
+        with pytest.raises(StageError, match=r"the model takes 100 tokens$"):
+            check_positions(config, [[1] * 40, [1] * 30], key, completion)
 
 
 @pytest.mark.slow

@@ -229,7 +229,7 @@ def test_an_arm_without_runs_is_said_and_no_crash(tmp_path: Path) -> None:
 def test_list_runs_reads_footers_and_times(tmp_path: Path) -> None:
     engine = {"engine": "vllm 9", "mode": "colocate", "importance_sampling": {"correction": True, "clip_max": 2.0}}
     write_run(tmp_path, "fixed", 0, mixed(1), [], initial_weights="aa", final_weights="bb", reward_version=3,
-              rollout_engine=engine, micro_batch=4)  # fmt: skip
+              rollout_engine=engine, micro_batch=4, train_problems=90, long_prompts=2)  # fmt: skip
     samples = tmp_path / "evals/fixed/seed-0/test/samples.parquet"
     tables.write(samples, tables.SAMPLES, [], {"engine": "transformers 5"})
     for name, seconds in (("train/fixed-0", "31.5"), ("sample_checkpoints/fixed-0-test", "4.5")):
@@ -242,6 +242,7 @@ def test_list_runs_reads_footers_and_times(tmp_path: Path) -> None:
         "status": "done", "reason": None, "steps": 2, "code_digest": "c0de", "inputs_digest": "1n",
         "initial_weights": "aa", "final_weights": "bb", "frozen_weights_drift": None, "reward_version": 3,
         "train_seconds": 31.5, "sample_seconds": 4.5, "role": "comparison", "micro_batch": 4,
+        "train_problems": 90, "long_prompts": 2,
         "rollout_engine": "vllm 9, importance_sampling clip_max 2.0, correction True, mode colocate",
         "sampling_engine": "transformers 5",
     }  # fmt: skip

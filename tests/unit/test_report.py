@@ -314,6 +314,15 @@ def test_the_readme_names_every_table(repository: Path) -> None:
     assert BENCHMARK not in readme
 
 
+@pytest.mark.parametrize(("long", "verdict"), [(2, "pass"), (3, "warn")])
+def test_train_problems_left_out_for_their_prompts_are_counted(long: int, verdict: str, tmp_path: Path) -> None:
+    rows = replace(contents()["runs"], {"train_problems": 100, "long_prompts": long}, status="done")
+    html = page(tmp_path, contents() | {"runs": rows}, max_prompt=1536)
+    said = f"{long} of 100 train problems have prompts above rollout.max_prompt, 1536 tokens, and are left out"
+    assert f"{verdict} {said}" in text(html)
+    assert (f"Train prompts: {said}." in warnings(html)) == (verdict == "warn")
+
+
 def test_two_engines_in_one_study_are_a_warning() -> None:
     one = {"rollout_engine": "transformers 5", "sampling_engine": "transformers 5"}
     assert {row["verdict"] for row in _findings.engine_checks([one, one])} == {"pass"}

@@ -55,7 +55,9 @@ def test_a_completion_does_not_depend_on_its_batch(small: tuple[LlamaForCausalLM
     assert sample(model, tokenizer, ids, [s + 1 for s in seeds], OPTIONS, 10) != together
 
 
-@pytest.mark.parametrize("options", [Options(1.0, 1.0, 1), Options(0.7, 1.0, 1), Options(1.0, 0.5, 1)])
+@pytest.mark.parametrize(
+    "options", [Options(1.0, 1.0, 1), Options(0.7, 1.0, 1), Options(1.0, 0.5, 1), Options(0.7, 0.5, 1, top_k=9)]
+)
 def test_first_tokens_follow_the_distribution(
     small: tuple[LlamaForCausalLM, PreTrainedTokenizerFast], options: Options
 ) -> None:
@@ -66,6 +68,8 @@ def test_first_tokens_follow_the_distribution(
         logits = model(torch.tensor([ids])).logits[0, -1].double() / options.temperature
     probability = logits.softmax(-1).numpy()
     order = np.argsort(-probability)
+    probability[order[options.top_k :] if options.top_k else []] = 0  # then the nucleus, as transformers and vLLM do
+    probability /= probability.sum()
     before = np.cumsum(probability[order]) - probability[order]
     probability[order[before >= options.top_p]] = 0
     probability /= probability.sum()

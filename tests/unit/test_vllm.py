@@ -79,9 +79,12 @@ def test_merged_and_unmerged_a_bfloat16_base_drifts_unless_it_is_kept() -> None:
     assert any(not torch.equal(p, before[name]) for name, p in frozen.items())
 
 
-def test_rollouts_within_a_nucleus_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(ROLLOUT, "top_p", 0.9)
-    with pytest.raises(EngineError, match=r"^rollout.top_p: 0.9: with compute.engine: vllm only 1: .*$"):
+@pytest.mark.parametrize(("key", "value", "only"), [("top_p", 0.9, "1"), ("top_k", 20, "none")])
+def test_rollouts_of_some_tokens_alone_are_refused(
+    key: str, value: float, only: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(ROLLOUT, key, value)
+    with pytest.raises(EngineError, match=rf"^rollout.{key}: {value}: with compute.engine: vllm only {only}: .*$"):
         Run(tmp_path, compute=COLOCATED)
 
 

@@ -125,7 +125,7 @@ def wording(copy: Copy) -> None:
 
 def new_keys(copy: Copy) -> None:
     """Keys that the study may have from now on and this one does not set."""
-    for section in ("Training", "Evaluation", "Model", "Analysis"):
+    for section in ("Training", "Rollout", "Evaluation", "Model", "Analysis"):
         copy.edit(
             f"{PACKAGE}/study/keys.py",
             f"class {section}(Part):\n",
@@ -193,6 +193,14 @@ ROWS: dict[str, tuple[Change, set[str]]] = {
     "compute: what is kept": (setting("compute.keep", {"rollouts": False, "state": "last"}), set()),
     "data_dir": (setting("data_dir", "elsewhere"), set()),
     "a clip policy added": (append("objectives/bounds.py", "\ndef new(group, *, eps_low):\n    return 1\n"), set()),
+    "another prompt family's text, and one added": (
+        code("sampling/prompts.json", '  "base": {', '  "new": {"question": "{question}"},\n  "base": {"is": "other",'),
+        set(),
+    ),
+    "the prompt family's text": (
+        code("sampling/prompts.json", '"plain": {', '"plain": {"is": "other",'),
+        EVERY_RUN | SAMPLED_AGAIN,
+    ),
     "one arm's setting": (setting("arms.gapo.eps_high_max", 4.0e-3), train("gapo") | evaluate("gapo") | FROM_RUNS),
     "a setting of an arm with a branch": (
         setting("arms.fixed.eps_high", 4.0e-3),

@@ -23,7 +23,12 @@ def _rate(text: str) -> float:
 def main(arguments: list[str]) -> int:
     """Print what would be trained and sampled, what exists already, and the disk and the hours that it takes."""
     parser = study_parser("plan", main.__doc__)
-    parser.add_argument("--tokens-per-second", metavar="N", type=_rate, help="speed of one job, for the hours")
+    parser.add_argument(
+        "--tokens-per-second",
+        metavar="N",
+        type=_rate,
+        help="of one GPU, or else of one core, each completion counted at its longest; for the hours",
+    )
     options = parser.parse_args(arguments)
     study = read_study(options)
     root = root_of(study)

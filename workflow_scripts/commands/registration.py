@@ -42,7 +42,7 @@ def registration(study: Study, reward_version: int, root: str | Path, code: dict
         "arms": {name: study.resolved(name).identity for name in study.arms},
         "pass_at": evaluation.pass_at,
         "selection": evaluation.selection,
-        "evaluation": evaluation.model_dump(include={"problems", "temperature", "top_p", "max_completion"})
+        "evaluation": evaluation.model_dump(include={"problems", "temperature", "top_p", "top_k", "max_completion"})
         | {"samples": of.sampled_on(study)},
         "base_repeats": evaluation.base_repeats,
         "model": base | model.model_dump(include={"prompt_family", "adapter"}),

@@ -12,11 +12,13 @@ class EngineError(Exception):
 
 @dataclass(frozen=True)
 class Options:
-    """Temperature (> 0), nucleus mass top_p (0, 1], and the most tokens a completion may have."""
+    """Temperature (> 0), nucleus mass top_p (0, 1], the most tokens a completion may have, and how many of the most
+    likely tokens the nucleus is taken of (top_k; None: all)."""
 
     temperature: float
     top_p: float
     max_completion: int
+    top_k: int | None = None
 
 
 @dataclass(frozen=True)

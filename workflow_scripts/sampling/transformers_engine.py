@@ -35,6 +35,12 @@ def nucleus(probability: Tensor, top_p: float) -> Tensor:
     return torch.zeros_like(probability).scatter(-1, order, likely * inside)
 
 
+def most_likely(probability: Tensor, top_k: int) -> Tensor:
+    """(B,V) with all but the top_k most likely tokens set to 0; those as likely as the last of them stay."""
+    last = probability.topk(min(top_k, probability.shape[-1]), dim=-1).values[:, -1:]
+    return torch.where(probability < last, 0, probability)
+
+
 def inverse_cdf(probability: Tensor, uniform: Tensor) -> Tensor:
     """probability (B,V), not necessarily summing to 1; uniform (B,) in [0, 1) -> (B,) the token whose interval of the
     cumulative distribution holds the uniform.
@@ -184,6 +190,8 @@ class _Batch:
             raise EngineError(f"compute.engine: transformers: {kind} does its own attention; use vllm")
         self.slots.end_step()
         probability = torch.softmax(out.logits[:, -1].float() / self.options.temperature, dim=-1)
+        if self.options.top_k is not None:
+            probability = most_likely(probability, self.options.top_k)
         if self.options.top_p < 1:
             probability = nucleus(probability, self.options.top_p)
         numbers = torch.tensor([len(self.tokens[row]) for row in self.rows], device=device)

@@ -89,6 +89,7 @@ def sampling_parameters(options: Options, ends: set[int], seed: int, **more: Any
     return vllm.SamplingParams(
         temperature=options.temperature,
         top_p=options.top_p,
+        top_k=options.top_k or 0,  # 0: all
         max_tokens=options.max_completion,
         seed=seed,
         stop_token_ids=sorted(ends),

@@ -22,6 +22,7 @@ CHECK_NAMES = {
     "initial_weights": "same initial weights",
 }
 GATES = ("noise_control", "clip_live", "decisive_tokens", "frozen_weights")  # failed, they make the effects void
+MANY_LONG = 0.02  # share of train problems whose prompts are too long, above which it is another train set
 NAMED = 10  # runs named in one warning
 
 Row = dict[str, Any]
@@ -132,6 +133,17 @@ def engine_checks(runs: list[Row]) -> list[Row]:
     return rows
 
 
+def prompt_checks(runs: list[Row], max_prompt: int | None) -> list[Row]:
+    """Train problems left out because their prompts are too long: of all runs the same."""
+    counts = sorted({(row["long_prompts"], row["train_problems"]) for row in runs if known(row["long_prompts"])})
+    return [
+        {"check": "train prompts", "arm": "", "verdict": "warn" if long > MANY_LONG * problems else "pass",
+         "message": f"{long} of {problems} train problems have prompts above rollout.max_prompt, {max_prompt} tokens, "
+         "and are left out"}
+        for long, problems in counts
+    ]  # fmt: skip
+
+
 def by_check(reachability: list[Row], others: list[Row], arms: list[str]) -> dict[str, list[Row]]:
     """All checks by what is checked, those of the table `reachability` first; arms in the study's order."""
     places = {arm: place for place, arm in enumerate(arms)}
@@ -229,7 +241,9 @@ def warnings(
             found.append(f"The contamination check cannot be trusted: {row['message']}.")
         elif row["check"] == "placebo" and row["verdict"] == "warn":
             found.append(f"The placebo {row['arm']} was judged {row['message']}: here the study errs, or was unlucky.")
-        elif row["check"] in ("gold audit", "evaluation noise", "engines") and row["verdict"] == "warn":
+        elif (
+            row["check"] in ("gold audit", "train prompts", "evaluation noise", "engines") and row["verdict"] == "warn"
+        ):
             found.append(f"{row['check'].capitalize()}: {row['message']}.")
     looks = {row["look"] for row in primary(effects).values() if row["planned_look"] is False}
     unplanned = sorted(looks - {1})  # one seed has no verdict

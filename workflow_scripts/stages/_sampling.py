@@ -109,7 +109,9 @@ class Sampler:
         self.prompts = encoded(
             self.tokenizer, self.problems["question"].to_pylist(), settings["model"]["prompt_family"]
         )
-        self.options = Options(settings["temperature"], settings["top_p"], settings["max_completion"])
+        self.options = Options(
+            settings["temperature"], settings["top_p"], settings["max_completion"], settings.get("top_k")
+        )
         config = AutoConfig.from_pretrained(folder, local_files_only=True)
         check_positions(config, self.prompts, "evaluation.max_completion", self.options.max_completion)
         self.engine = self._engine(folder)
@@ -164,9 +166,12 @@ def check_positions(config: Any, prompts: list[list[int]], key: str, completion:
     limit = getattr(config.get_text_config(decoder=True), "max_position_embeddings", None)
     prompt = max(map(len, prompts), default=0)
     if limit is not None and prompt + completion > limit:
+        left = limit - completion
+        shorter = key.startswith("rollout.") and left >= min(map(len, prompts))
+        out = f"; or rollout.max_prompt: {left}, which leaves out the problems with longer prompts" if shorter else ""
         raise StageError(
             f"{key}: {completion}: at most {limit - prompt}: the longest prompt has {prompt} tokens, and the model "
-            f"takes {limit} tokens"
+            f"takes {limit} tokens{out}"
         )
 
 

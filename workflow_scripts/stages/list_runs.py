@@ -38,6 +38,8 @@ def _from_checkpoints(path: str) -> dict[str, Any]:
         "rollout_engine": _rollout_engine(made.get("rollout_engine")),
         "micro_batch": made.get("micro_batch"),
         "processes": made.get("processes"),
+        "train_problems": made.get("train_problems"),
+        "long_prompts": made.get("long_prompts"),
     }
 
 

@@ -20,7 +20,7 @@ TABLES = {
     table.name: table
     for table in (
         tables.EFFECTS, tables.SCORES, tables.NOISE_FLOORS, tables.POWER, tables.DIFFICULTY, tables.COVERAGE,
-        tables.DYNAMICS, tables.POLICIES, tables.REACHABILITY, tables.RUNS,
+        tables.DYNAMICS, tables.POLICIES, tables.REACHABILITY, tables.REWARDS, tables.RUNS,
     )
 }  # fmt: skip
 
@@ -186,7 +186,9 @@ def context(job: Job) -> dict[str, Any]:
         *_findings.evaluation_checks(found["scores"], found["noise_floors"]),
         *_findings.contamination_checks(contamination),
         *_findings.audit_checks(audits),
+        *_findings.prompt_checks(found["runs"], settings.get("max_prompt")),
         *_findings.engine_checks(found["runs"]),
+        *_findings.reward_checks(found["rewards"]),
     ]
     by_check = _findings.by_check(found["reachability"], checks, arms)
     plan = _deviations.judge(_deviations.read(job.root / "plan.parquet"))  # no input: it is written while jobs wait

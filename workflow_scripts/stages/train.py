@@ -3,6 +3,7 @@
 import importlib
 import os
 import shutil
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -30,15 +31,16 @@ def _user_reward(name: str) -> Any:
 
 
 def _grader(name: str, version: int) -> Any:
-    """The grader of that name, if the code is of the version that the run is held to; None for a user's function."""
+    """The grader of that name, of many rows at once, if the code is of the version that the run is held to; None for a
+    user's function."""
     grading = importlib.import_module("workflow_scripts.grading")
     if ":" in name:
         return None
     try:
-        grading.hold_to(version)
+        grading.hold_to(version, name)
     except grading.RewardVersionError as error:
         raise StageError(str(error)) from None
-    return grading.grader(name)
+    return partial(grading.grade_many, name)
 
 
 _SMALLER = (
@@ -72,15 +74,27 @@ def _missing_packages(compute: dict[str, Any]) -> None:
         raise StageError("compute.engine: vllm: not installed here; make gpu")
 
 
-def _prompts(job: Job, plan: Any) -> Any:
-    """The problems in the order in which rollout batches use them."""
+def _prompts(job: Job, plan: Any, tokenizer: Any) -> tuple[Any, dict[str, int]]:
+    """The problems in the order in which rollout batches use them; and for the footer how many the train set has and,
+    with rollout.max_prompt, how many of them are left out for longer prompts: of every arm and seed the same."""
     from workflow_scripts.training import setup
 
     problems = tables.read(job.input("train"), tables.PROBLEMS)
+    rows, most = problems.num_rows, job.settings["rollout"].get("max_prompt")
+    said = {"train_problems": rows}
+    if most is not None:
+        prompts = encoded(tokenizer, problems["question"].to_pylist(), plan.prompt_family)
+        problems = problems.take([row for row, prompt in enumerate(prompts) if len(prompt) <= most])
+        said["long_prompts"] = rows - problems.num_rows
     if problems.num_rows < plan.prompts:
-        raise StageError(f"rollout.prompts: {plan.prompts}: the train set has only {problems.num_rows} rows")
+        if rows < plan.prompts:
+            raise StageError(f"rollout.prompts: {plan.prompts}: the train set has only {rows} rows")
+        raise StageError(
+            f"rollout.max_prompt: {most}: only {problems.num_rows} of {rows} train problems have prompts that short, "
+            f"and rollout.prompts is {plan.prompts}"
+        )
     batches = job.settings["training"]["steps"] // plan.updates_per_batch
-    return problems.take(setup.prompt_order(problems.num_rows, plan.prompts, batches, job.settings["seed"]))
+    return problems.take(setup.prompt_order(problems.num_rows, plan.prompts, batches, job.settings["seed"])), said
 
 
 def _micro_batch(job: Job, asked: int | str, model: Any, plan: Any, longest_prompt: int) -> int:
@@ -107,6 +121,22 @@ def _micro_batch(job: Job, asked: int | str, model: Any, plan: Any, longest_prom
     )
 
 
+def _beginning(job: Job, trainer: Any, folder: Path) -> tuple[Any, int]:
+    """The model as the run began with it, and its step: what a run that diverges before its first checkpoint has."""
+    from peft import get_peft_model
+
+    from workflow_scripts.training import callbacks, models
+
+    if branch := job.settings.get("branch"):
+        callbacks.unpack(Path(job.input("branch")), folder, branch["optimizer"])
+        trainer._load_from_checkpoint(str(folder))
+        return trainer.model, branch["step"]
+    settings = job.settings["model"]
+    model, _ = models.load_base(base_folder(job), models.training_dtype(settings))
+    adapter = settings.get("adapter")
+    return get_peft_model(model, models.lora(adapter)) if adapter else model, 0
+
+
 def _train(job: Job, asked: int | str) -> None:
     """The whole of a run in one of its processes. asked: rollouts at once. Raises OutOfMemory where they do not fit."""
     import torch
@@ -114,8 +144,10 @@ def _train(job: Job, asked: int | str) -> None:
     from datasets import Dataset
     from transformers.utils import logging
 
+    from workflow_scripts.grading import GraderError
     from workflow_scripts.sampling import EngineError
     from workflow_scripts.training import callbacks, models, setup, state
+    from workflow_scripts.training.errors import Diverged
     from workflow_scripts.training.records import Recorder
     from workflow_scripts.training.trainer import Trainer, TrainingError
 
@@ -124,7 +156,8 @@ def _train(job: Job, asked: int | str) -> None:
     settings = job.settings
     seed, training = settings["seed"], settings["training"]
     plan = setup.rollout_plan(settings)
-    chosen = _prompts(job, plan)
+    model, tokenizer = models.load_base(base_folder(job), models.training_dtype(settings["model"]))
+    chosen, problems = _prompts(job, plan, tokenizer)
     dataset = Dataset.from_dict(
         {"prompt": chosen["question"].to_pylist(), "problem_id": chosen["problem_id"].to_pylist(),
          "answer": chosen["answer"].to_pylist()}
@@ -142,7 +175,6 @@ def _train(job: Job, asked: int | str) -> None:
     keeper = callbacks.Keeper(
         run_folder, training["checkpoints"], list(branches), saved, recorder, plan.updates_per_batch, keep_last
     )
-    model, tokenizer = models.load_base(base_folder(job), models.training_dtype(settings["model"]))
     if job.compute["gradient_checkpointing"] and not model.supports_gradient_checkpointing:
         raise StageError(f"compute.gradient_checkpointing: true: {model.config.model_type} cannot do it; use false")
     adapter = settings["model"].get("adapter")
@@ -155,6 +187,7 @@ def _train(job: Job, asked: int | str) -> None:
     os.environ.setdefault("TENSORBOARD_LOGGING_DIR", str(job.root / "logs" / "tensorboard" / run_name))
     os.environ.setdefault("WANDB_PROJECT", job.root.name)
     names = {"output_dir": str(saved.folder), "run_name": run_name.as_posix(), "project": job.root.name}
+    diverged: str | None = None
     with keeper.watching_signals():
         try:
             trainer = Trainer(
@@ -171,6 +204,9 @@ def _train(job: Job, asked: int | str) -> None:
                 grade=grade,
                 sample_batch=job.compute["eval_batch"],
             )
+            if (long := problems.get("long_prompts")) and trainer.accelerator.is_main_process:
+                print(f"{long} of {problems['train_problems']} train problems left out: their prompts are longer than "
+                      f"rollout.max_prompt, {settings['rollout']['max_prompt']} tokens", flush=True)  # fmt: skip
             initial = state.weights_hash(trainer.model, trainable=True)
             frozen = state.weights_hash(trainer.model, trainable=False)
 
@@ -183,11 +219,22 @@ def _train(job: Job, asked: int | str) -> None:
                 if trainer.accelerator.is_main_process:
                     print(f"resumes at step {newest[1]['step']}", flush=True)
             elif job.inputs.get("branch"):
+                if not Path(job.input("branch")).stat().st_size:
+                    raise StageError(f"{job.input('branch')}: the run it branches off diverged before that step")
                 resume = str(saved.folder / "branch")
                 if trainer.accelerator.is_main_process:
                     callbacks.unpack(Path(job.input("branch")), Path(resume), settings["branch"]["optimizer"])
                 trainer.accelerator.wait_for_everyone()
             trainer.train(resume_from_checkpoint=resume)
+        except GraderError as error:
+            raise StageError(f"training.reward: {error}") from None
+        except Diverged as error:
+            if trainer.accelerator.num_processes > 1:  # the others wait for this one's part of a sum
+                raise StageError(str(error)) from None
+            diverged = str(error)
+            if not keeper.manifest:
+                keeper.save_checkpoint(*_beginning(job, trainer, saved.folder / "branch"))
+            print(f"{diverged}; the run ends and counts with its last checkpoint", flush=True)
         except (EngineError, TrainingError) as error:
             raise StageError(str(error)) from None
         except RuntimeError as error:
@@ -196,7 +243,7 @@ def _train(job: Job, asked: int | str) -> None:
             raise StageError(
                 f"out of memory before the first rollout: the model itself does not fit; {_LESS}"
             ) from None
-    if trainer.state.global_step < training["steps"]:
+    if trainer.state.global_step < training["steps"] and not diverged:
         raise StageError(f"terminated at step {trainer.state.global_step} of {training['steps']}; its state is kept")
 
     if not trainer.accelerator.is_main_process:
@@ -211,8 +258,13 @@ def _train(job: Job, asked: int | str) -> None:
     job.write("trainer_log", tables.TRAINER_LOG, _log_rows(trainer.state.log_history))
     for step, target in branches.items():
         target.parent.mkdir(parents=True, exist_ok=True)
-        shutil.copyfile(saved.branch_state(step), target)
-    kept = [row for row in keeper.manifest if row["step"] in training["checkpoints"]]  # a longer past may hold more
+        if diverged and step > trainer.state.global_step:
+            target.write_bytes(b"")  # what branches off says why it cannot
+        else:
+            shutil.copyfile(saved.branch_state(step), target)
+    reached = keeper.manifest[-1]["step"] if diverged else 0
+    declared = {*training["checkpoints"], reached}  # a longer past may hold more
+    kept = [row for row in keeper.manifest if row["step"] in declared]
     job.write(
         "checkpoints",
         tables.CHECKPOINTS,
@@ -222,7 +274,9 @@ def _train(job: Job, asked: int | str) -> None:
         checkpoint_weights={step: keeper.weights.get(step) for step in map(str, training["checkpoints"])},
         final_weights=state.weights_hash(trainer.model, trainable=True),
         frozen_weights_drift=drift,
+        diverged=diverged,
         reward_version=settings["reward_version"],
+        **problems,
         micro_batch=trainer.args.per_device_train_batch_size,
         processes=trainer.accelerator.num_processes,
         rollout_engine=setup.rollout_engine(trainer.args),

@@ -230,6 +230,9 @@ def _schedule_faults(study: "Study", prefix: str, arm: "Arm | Study", start: int
 def _arm_schedule_faults(study: "Study", name: str) -> Iterator[str]:
     """Those that the arm's own overrides bring; what is wrong for all arms is said once, without an arm."""
     own, arm, path = study.arms[name], study.resolved(name), f"arms.{name}."
+    if own.rollout is not None and own.rollout.max_prompt is not None:
+        allowed = "nothing here: it is rollout.max_prompt, as all arms are trained on the same problems"
+        yield line(f"{path}rollout.max_prompt", own.rollout.max_prompt, allowed)
     if own.training is None and own.rollout is None and own.branch_from is None:
         return
     common = {_key_and_value(fault) for fault in _schedule_faults(study, "", study)}

@@ -231,7 +231,10 @@ def _compute(study: "Study") -> Iterator[str]:
         yield line("compute.vllm.server", compute.vllm.server, "nothing here: it belongs to mode server")
 
 
-@_reads("compute", "rollout.top_p", "evaluation.temperature", "rollout.temperature", "model.adapter", "arms")
+@_reads(
+    "compute", "rollout.top_p", "rollout.top_k", "rollout.temperature", "evaluation.temperature", "model.adapter",
+    "arms",
+)  # fmt: skip
 def _vllm(study: "Study") -> Iterator[str]:
     if study.compute.engine != "vllm":
         return
@@ -239,6 +242,9 @@ def _vllm(study: "Study") -> Iterator[str]:
     for top_p in {rollout.top_p for rollout in rollouts.values() if rollout.top_p < 1}:
         allowed = "1 with compute.engine vllm: its log-probabilities would be those within the nucleus"
         yield line("rollout.top_p", top_p, allowed)
+    for top_k in {rollout.top_k for rollout in rollouts.values() if rollout.top_k is not None}:
+        allowed = "none with compute.engine vllm: its log-probabilities would be those of the most likely tokens alone"
+        yield line("rollout.top_k", top_k, allowed)
     temperatures = {("rollout.temperature", rollout.temperature) for rollout in rollouts.values()}
     for key, value in sorted({*temperatures, ("evaluation.temperature", study.evaluation.temperature)}):
         if value < _VLLM_COOLEST:

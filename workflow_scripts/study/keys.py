@@ -113,6 +113,8 @@ class Rollout(Part):
     epochs: Count = 2
     temperature: Positive = 1.0
     top_p: TopP = 1.0
+    top_k: Count | None = None
+    max_prompt: Count | None = None
     max_completion: Count
 
     @property
@@ -207,6 +209,7 @@ class Evaluation(Part):
     pass_at: Counts = [1]
     temperature: Positive = 1.0
     top_p: TopP = 1.0
+    top_k: Count | None = None
     max_completion: Count
     base_repeats: Count = 3
 

@@ -10,7 +10,7 @@ from typing import Any
 from workflow_scripts.study.faults import line, nearest
 
 _PIPELINE = "not here: the pipeline sets it"
-_SAMPLER = "not here: rollouts are drawn by the pipeline's own sampler, from rollout.temperature and rollout.top_p"
+_SAMPLER = "not here: rollouts are drawn by the pipeline's own sampler, from rollout.temperature, top_p and top_k"
 _LOSS = "not here: the loss is made of the arm's choices (arms.NAME.ratio, bounds, surrogate, advantage, aggregation)"
 _EXTENDS = {
     "trl": ("trainer/grpo_config.py", "trainer/base_config.py"),
@@ -35,6 +35,8 @@ _SAID_ELSEWHERE = {
     "num_iterations": "rollout.epochs",
     "temperature": "rollout.temperature",
     "top_p": "rollout.top_p",
+    "top_k": "rollout.top_k",
+    "max_prompt_length": "rollout.max_prompt",
     "max_completion_length": "rollout.max_completion",
     "epsilon": "arms.NAME.eps_low",
     "epsilon_high": "arms.NAME.eps_high",
@@ -68,14 +70,13 @@ _REFUSED = (
             "output_dir", "save_strategy", "save_steps", "save_total_limit", "logging_steps", "logging_strategy",
             "eval_strategy", "shuffle_dataset", "disable_dropout", "remove_unused_columns", "resume_from_checkpoint",
             "push_to_hub", "ignore_data_skip", "save_only_model", "auto_find_batch_size", "dataloader_drop_last",
-            "load_best_model_at_end", "num_generations_eval", "full_determinism", "max_prompt_length",
-            "vllm_max_model_length",
+            "load_best_model_at_end", "num_generations_eval", "full_determinism", "vllm_max_model_length",
         ),
         _PIPELINE,
     )
     | dict.fromkeys(
         (
-            "top_k", "min_p", "repetition_penalty", "generation_kwargs", "chat_template_kwargs", "cache_implementation",
+            "min_p", "repetition_penalty", "generation_kwargs", "chat_template_kwargs", "cache_implementation",
             "use_transformers_paged", "use_transformers_continuous_batching",
         ),
         _SAMPLER,

@@ -23,7 +23,7 @@ def rollout_plan(settings: dict[str, Any]) -> RolloutPlan:
         group_size=rollout["group_size"],
         minibatches=rollout["minibatches"],
         epochs=rollout["epochs"],
-        options=Options(rollout["temperature"], rollout["top_p"], rollout["max_completion"]),
+        options=Options(rollout["temperature"], rollout["top_p"], rollout["max_completion"], rollout.get("top_k")),
         prompt_family=settings["model"]["prompt_family"],
         success_threshold=settings["training"]["success_threshold"],
     )
@@ -87,6 +87,7 @@ def configure(
         "learning_rate": training["learning_rate"], "lr_scheduler_type": training["schedule"],
         "warmup_steps": training["warmup_steps"], "max_grad_norm": training["max_grad_norm"],
         "beta": training["beta"], "temperature": plan.options.temperature, "top_p": plan.options.top_p,
+        "top_k": plan.options.top_k or 0,
         "max_completion_length": plan.options.max_completion, "mask_truncated_completions": training["mask_truncated"],
         "scale_rewards": "none", "loss_type": "dapo", "shuffle_dataset": False, "disable_dropout": True,
         "importance_sampling_level": settings["objective"]["ratio"], "remove_unused_columns": False,

@@ -30,7 +30,7 @@ from workflow_scripts.sampling import EngineError, stream_seed
 from workflow_scripts.sampling.prompts import encode
 from workflow_scripts.sampling.transformers_engine import sample
 from workflow_scripts.training import TESTED_TRL
-from workflow_scripts.training.errors import OutOfMemory, TrainingError
+from workflow_scripts.training.errors import Diverged, OutOfMemory, TrainingError
 from workflow_scripts.training.objective import Objective, RolloutPlan
 from workflow_scripts.training.records import Recorder, gathered
 from workflow_scripts.training.rewards import guarded
@@ -57,7 +57,7 @@ class Trainer(GRPOTrainer):
         objective: Objective,
         plan: RolloutPlan,
         recorder: Recorder,
-        grade: Callable[[str, str, bool], Any] | None,
+        grade: Callable[[list[tuple[str, str, bool]]], list[Any]] | None,
         sample_batch: int | str,
         **kwargs: Any,
     ) -> None:
@@ -145,7 +145,7 @@ class Trainer(GRPOTrainer):
         ends = set(self.eos_token_ids)
         truncated = [not ids or ids[-1] not in ends for ids in completion_ids]
         assert self.grade is not None
-        verdicts = [self.grade(text, gold, cut) for text, gold, cut in zip(completions, answer, truncated, strict=True)]
+        verdicts = self.grade(list(zip(completions, answer, truncated, strict=True)))
         self._scored.statuses = [verdict.status for verdict in verdicts]
         return [1.0 if verdict.status == "correct" else 0.0 for verdict in verdicts]
 
@@ -385,7 +385,7 @@ class Trainer(GRPOTrainer):
             if self._bounds is not None and (self._bounds.lower.isnan() | self._bounds.upper.isnan()).any():
                 raise TrainingError(f"clip policy {policy_name(self.objective.bounds)}: a bound is nan")
             self.recorder.refuse_infinite(self.state.global_step + 1)
-            raise TrainingError(f"the loss is {loss.item()} at step {self.state.global_step + 1}")
+            raise Diverged(f"the loss is {loss.item()} at step {self.state.global_step + 1}")
         if self._step % self.args.gradient_accumulation_steps == 0:
             several = self.accelerator.num_processes > 1
             shares = self.recorder.end_step(self.state.global_step + 1, gathered if several else None)

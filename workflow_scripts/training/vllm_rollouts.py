@@ -69,10 +69,11 @@ class Rollouts(vllm_generation.VLLMGeneration):
         self._syncs = 0
         self._folder: Any = None
         self._kept = KeptBase(self.model) if self.mode == "server" and isinstance(self.model, PeftModel) else None
-        if self.top_p < 1:  # the importance weights would hold the mass of the nucleus
+        if self.top_p < 1 or self.top_k > 0:  # the importance weights would hold the mass of what can be drawn
+            key, value, only = ("top_p", self.top_p, "1") if self.top_p < 1 else ("top_k", self.top_k, "none")
             raise EngineError(
-                f"rollout.top_p: {self.top_p}: with compute.engine: vllm only 1: its log-probabilities are within the "
-                "nucleus; use compute.engine: transformers"
+                f"rollout.{key}: {value}: with compute.engine: vllm only {only}: its log-probabilities are within what "
+                "can be drawn; use compute.engine: transformers"
             )
         device = self.accelerator.device.type
         vllm = import_vllm(device)
