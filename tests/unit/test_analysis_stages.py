@@ -1,5 +1,6 @@
 """The analysis stages on made-up counts: what a study may ask of them, and what may be missing."""
 
+import re
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
@@ -284,6 +285,25 @@ def test_faulty_counts_are_refused_by_name(analyse: Run, change: dict[str, Any],
         analyse("effects", chosen, rows)
 
 
+@pytest.mark.parametrize("column", ["correct", "samples", "step", "arm", "problem_id"])
+def test_a_null_in_counts_is_named(analyse: Run, column: str) -> None:
+    chosen = settings()
+    rows = counts(chosen)
+    rows[7] = rows[7] | {column: None}
+    with pytest.raises(StageError, match=rf"counts.parquet: no {column}; arm .*, problem_id .* of .* samples"):
+        analyse("coverage", chosen, rows)
+
+
+def test_a_look_is_planned_where_both_arms_have_that_number(analyse: Run) -> None:
+    chosen = settings(looks=[3, 5])
+    rows = [row for row in counts(chosen) if row["arm"] != "fixed" or row["seed"] < 3]
+    found = primary(analyse("effects", chosen, rows))
+    assert not found["planned_look"].any()
+    assert found.loc["gapo", "reason"].startswith("5 and 3 seeds were not a planned look: exploratory")
+    even = [row for row in rows if row["arm"] == "base" or row["seed"] % 10 < 3]
+    assert primary(analyse("effects", chosen, even))["planned_look"].all()
+
+
 def foreign(rows: list[dict[str, Any]]) -> Callable[..., None]:
     """In place of `tables.write`: a parquet file with these rows, in their order, that no stage has checked."""
 
@@ -351,7 +371,7 @@ def test_noise_floors_of_four_kinds(analyse: Run) -> None:
     evaluation = floors.loc[("evaluation", "base", 0)]
     assert (evaluation["sd"], evaluation["expected_sd"]) == pytest.approx((scores.std(ddof=1), expected))
     assert evaluation["band"] == pytest.approx(1.959964 * np.sqrt(2) * expected)
-    assert "40%" in evaluation["reason"]
+    assert "in 40 % of cases" in evaluation["reason"]
     training = floors.loc[("training", "gapo", 48)]
     assert training["sd"] == pytest.approx(run_scores(rows, "gapo").std(ddof=1))
     assert training["sd_low"] < training["sd"] < training["sd_high"]
@@ -361,9 +381,16 @@ def test_noise_floors_of_four_kinds(analyse: Run) -> None:
     assert placebo["band"] == pytest.approx((effect["ci_high"] - effect["ci_low"]) / 2)
     assert placebo["runs"] == 10
     assert floors.loc[("sensitivity", "slow", 48), "verdict"] == "told from the baseline"
+    assert re.search(
+        r"difference \N{MINUS SIGN}\d+\.\d points: worse", floors.loc[("sensitivity", "slow", 48), "reason"]
+    )
     close = [{**row, "arm": "slow"} if row["arm"] == "matched" else row for row in rows if row["arm"] != "slow"]
     blind = analyse("noise_floors", chosen, close).query("kind == 'sensitivity' and pass_at == 1").iloc[0]
     assert blind["verdict"] == "not told from the baseline"
+    better = [{**row, "correct": SAMPLES - row["correct"] // 4} if row["arm"] == "slow" else row for row in rows]
+    wrong = analyse("noise_floors", chosen, better).query("kind == 'sensitivity' and pass_at == 1").iloc[0]
+    assert wrong["verdict"] == "not told from the baseline"
+    assert "better, though made to lose" in wrong["reason"]
 
 
 def test_power_says_what_more_seeds_would_buy(analyse: Run) -> None:

@@ -94,6 +94,30 @@ def test_the_numbers_are_those_of_a_study_with_the_same_counts(tmp_path: Path, f
     assert len(effects(tmp_path / "out")) == 2
 
 
+def test_of_a_study_s_counts_the_base_is_no_arm_and_controls_are_outside_the_family(tmp_path: Path) -> None:
+    frame = study_counts().rename(columns={"problem": "problem_id", "n": "samples", "c": "correct"})
+    frame = frame.assign(truncated=0, unparsed=0, timeout=0, completion_tokens=0, excluded=None)
+    with_base = pd.concat([frame, frame[frame["arm"] == "short"].assign(arm="base")])
+    shown = []
+    for name, rows in (("with", with_base), ("without", frame)):
+        tables.write(tmp_path / name, tables.COUNTS, rows, {})
+        shown.append(said(tmp_path / name, baseline="fixed")[1])
+    note = "base, the model before training, is left out"
+    assert note in shown[0] and "base:" not in shown[0]
+    assert [line for line in shown[0].splitlines() if "intervals of" in line or "long:" in line] == [
+        line for line in shown[1].splitlines() if "intervals of" in line or "long:" in line
+    ]
+    assert "intervals of 97.5 %" in shown[1]
+    alone = said(tmp_path / "without", "--placebo", "short", baseline="fixed")[1]
+    assert "intervals of 95.0 %" in alone and "short:" in alone
+    for options, expected in (
+        (("--placebo", "fixed"), "--placebo fixed: no such arm; there are long, short"),
+        (("--placebo", "short", "--sensitivity", "short"), "--sensitivity short: it is a placebo arm already"),
+    ):
+        code, out, err = said(tmp_path / "without", *options, baseline="fixed")
+        assert (code, out) == (1, "") and expected in err
+
+
 def test_an_arm_called_base_is_an_arm(tmp_path: Path) -> None:
     for name in ("b", "base"):
         (tmp_path / name).write_text(EXAMPLE.replace(",b,", f",{name},"))

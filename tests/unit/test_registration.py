@@ -181,6 +181,16 @@ def test_looks_that_were_planned_are_no_deviation_but_one_between_them_is(runs: 
     ]
 
 
+def test_a_look_at_some_arms_alone_is_a_deviation(runs: Runs) -> None:
+    runs.start()
+    runs.train()
+    runs.start(seeds=3, arms={"gapo": {"seeds": 5}})
+    assert runs.plan().planned == []
+    assert runs.plan().warnings == [
+        f"Deviation from the plan: seeds.gapo was 0, 1, 2 {WAS}0, 1, 2, 3, 4 since 2026-12-02."
+    ]
+
+
 def test_looking_at_four_seeds_on_the_way_to_five_is_said(runs: Runs) -> None:
     runs.start()
     runs.train()

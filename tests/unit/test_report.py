@@ -62,7 +62,7 @@ def test_the_summary_is_markdown_with_the_page_s_sentences_and_tables(tmp_path: 
     summary = (tmp_path / "summary.md").read_text(encoding="utf-8")
     assert summary.startswith("# embedded: Is a | b?\n")
     assert "- gapo: no difference beyond the margin: −0.4 points [−2.1, +1.3], margin 5\n" in summary
-    assert "- control (sensitivity): slow: worse than gspo_asym" in summary
+    assert "- control: slow: worse than gspo_asym: −9.4 points [−12.1, −7.0], margin 5 (sensitivity)\n" in summary
     tables_of = re.findall(r"(?:^\|.*\n)+", summary, flags=re.MULTILINE)
     assert len(tables_of) == 6
     for table in tables_of:
@@ -117,8 +117,13 @@ FAULTS = [
      [*contents()["reachability"], {"arm": "gapo", "check": "collapse", "verdict": "warn", "value": 1.0,
                                     "message": "seed 3 collapsed: entropy 0.02 after 0.61"}],
      "gapo seed 3 collapsed: entropy 0.02 after 0.61."),
+    ("rewards", replace(contents()["rewards"], {"code_reward_version": 2, "changed": 8, "to_correct": 8}, arm="gapo"),
+     "the code's grader would give 2.0 % of stored rollouts another reward (gapo); --config "
+     "retrain_on_reward_change=true trains again."),
+    ("rewards", replace(contents()["rewards"], {"changed": 4, "to_wrong": 4}),
+     "another reward (gspo_asym, gapo, gapo_matched, placebo, slow); the grader's REWARD_VERSION does not say so"),
     ("scores", replace(contents()["scores"], {"truncated_share": 0.4}, arm="base", level="arm"),
-     "Answers are cut off in the evaluation of base: at most 40.0 %"),
+     "Answers are cut off at the token limit in the evaluation: up to 40.0 % (base)."),
     ("contamination", replace(contents()["contamination"], {"caught": False}, holdout_problem_id="h3"),
      "29 of 30 planted copies found"),
     ("contamination", replace(contents()["contamination"], {"caught": None}), "no positive control was run"),

@@ -330,6 +330,21 @@ def test_detectable_effects_beyond_the_reach_of_the_library_solver() -> None:
     assert (stats.ttest_ind(a, b, axis=1).pvalue < alpha).mean() == pytest.approx(0.8, abs=0.01)
 
 
+@pytest.mark.parametrize(("seeds", "alpha"), [((2, 5), 0.05), ((3, 5), 0.0125), ((5, 5), 0.05)])
+def test_the_detectable_effect_is_found_in_four_of_five_studies(seeds: tuple[int, int], alpha: float) -> None:
+    """Of the form that decides: with unequal seeds Welch's, of other degrees of freedom in every study."""
+    rng = np.random.default_rng(3)
+    scores = [rng.normal(0, 0.04, (200, n)) for n in seeds]
+    found = []
+    for one, other in zip(*scores, strict=True):
+        arms = [Arm(tuple(range(len(m))), (m[:, None],), (m[:, None] * 0,)) for m in (one, other)]
+        result = judge(*arms, "benchmark", alpha, 0.05)
+        # Of a normal difference with this standard error, the chance that its t exceeds the quantile.
+        effect = result.mde80 / result.estimate.se
+        found.append(1 - stats.nct.cdf(stats.t.ppf(1 - alpha / 2, result.estimate.df), result.estimate.df, effect))
+    assert found == pytest.approx([0.8] * len(found), abs=1e-4)
+
+
 @pytest.mark.parametrize("run_sd", [0.005, 0.02, 0.042, 0.3])
 def test_seeds_needed_are_the_first_whose_detectable_effect_is_within_the_margin(run_sd: float) -> None:
     needed = power.seeds_for_benchmark(run_sd, 0.05, 0.0125)

@@ -100,8 +100,21 @@ def _read(argument: str, metric: str | None, pass_at: int) -> list[Part]:
 # Analysis
 
 
+def _roles(arms: list[str], options: argparse.Namespace) -> dict[str, str]:
+    roles = dict.fromkeys((arm for arm in arms if arm != options.baseline), "comparison")
+    for role in ("placebo", "sensitivity"):
+        for arm in getattr(options, role):
+            if arm not in roles:
+                there = counts_table.listed(roles)
+                raise InputError(f"--{role} {arm}: no such arm{near(arm, roles)}; there are {there}")
+            if roles[arm] != "comparison":
+                raise InputError(f"--{role} {arm}: it is a {roles[arm]} arm already")
+            roles[arm] = role
+    return roles
+
+
 def analysis_of(found: Evaluations, options: argparse.Namespace) -> Analysis:
-    """A study's analysis, with these counts in place of a study's: every arm but the baseline is one of the family."""
+    """A study's analysis, with these counts in place of a study's: all arms without another role are the family."""
     seeds = found.seeds
     if options.baseline not in seeds:
         raise InputError(f"--baseline {options.baseline}: no such arm{near(options.baseline, seeds)}; there are "
@@ -110,7 +123,7 @@ def analysis_of(found: Evaluations, options: argparse.Namespace) -> Analysis:
         raise InputError(f"only one arm, {options.baseline}: nothing to compare it with")
     settings = {
         "baseline": options.baseline,
-        "roles": {arm: "comparison" for arm in seeds if arm != options.baseline},
+        "roles": _roles(list(seeds), options),
         "runs": seeds,
         "base_repeats": seeds.get("base", []),  # an arm of that name is an arm here
         "benchmarks": found.benchmarks,
@@ -250,6 +263,9 @@ def parser() -> argparse.ArgumentParser:
     add("--alpha", type=_share, default=0.05, help="level, shared by all arms and looks; default 0.05")
     more = "k of pass@k; the first is judged, others are exploratory; default 1"
     add("--pass-at", metavar="K,...", type=_numbers_above(1), default=[1], help=more)
+    for role, what in (("placebo", "equal to the baseline but for its seeds"), ("sensitivity", "made to lose")):
+        more = f"an arm {what}: judged alone, outside the family; may be repeated"
+        add(f"--{role}", metavar="ARM", action="append", default=[], help=more)
     more = "numbers of seeds at which looks were planned; without it this look is the only one"
     add("--looks", metavar="S,...", type=_numbers_above(2), default=[], help=more)
     more = f"of logs: what counts as correct; default the only one, or {sample_logs.USUAL}"

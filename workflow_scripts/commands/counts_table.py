@@ -155,7 +155,8 @@ def _text(column: pa.ChunkedArray, name: str, fault: Callable[[int, str], NoRetu
         column = column.cast(pa.string())
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
         raise InputError(f"column {name} is of type {column.type}, and should be text") from None
-    row = _first(pc.fill_null(pc.equal(pc.utf8_trim_whitespace(column), ""), True))
+    column = pc.replace_substring_regex(pc.utf8_trim_whitespace(column), r"\s+", " ")  # " grpo" is no other arm
+    row = _first(pc.fill_null(pc.equal(column, ""), True))
     if row is not None:
         fault(row, f"{name} is empty")
     return column
@@ -217,6 +218,11 @@ def read(path: Path, pass_at: int) -> Part:
         raise InputError(f"{place(row)}: {said}")
 
     notes = []
+    if parquet and (pq.read_schema(path).metadata or {}).get(b"armslength_table") == b"counts":
+        trained = pc.not_equal(table["arm"].cast(pa.string()), "base")
+        if not pc.all(trained).as_py():
+            table = table.filter(trained)  # before exclusions, which count rows; the place of a row no longer matters
+            notes.append("base, the model before training, is left out: its repeats are samples, not trainings.")
     if "excluded" in table.column_names:
         kept = pc.fill_null(pc.equal(table["excluded"].cast(pa.string()), ""), True)
         if dropped := len(table) - pc.sum(kept).as_py():

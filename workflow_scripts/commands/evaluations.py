@@ -79,7 +79,10 @@ class Evaluations:
         if not kept.any():
             raise InputError("no problem is in all runs")
         dropped = int((~complete).sum())
-        self.warnings.append(f"{dropped} of {len(complete)} problems are not in every run and are left out.")
+        names = {self._names[i] for i in np.unique(self._benchmark[~kept])}
+        gone = names - {self._names[i] for i in np.unique(self._benchmark[kept])}
+        whole = f", and with them all of {listed(sorted(gone))}" if gone else ""
+        self.warnings.append(f"{dropped} of {len(complete)} problems are not in every run and are left out{whole}.")
         self._order = self._order[kept[self._order]]
 
     def _refuse_gaps(self, pair: Codes, complete: NDArray[np.bool_]) -> None:

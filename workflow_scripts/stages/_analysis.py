@@ -11,6 +11,7 @@ from workflow_scripts import tables
 from workflow_scripts.stages._cells import Cell, Cells
 from workflow_scripts.stages._command import Job
 from workflow_scripts.statistics.arm import Arm
+from workflow_scripts.statistics.effects import level
 from workflow_scripts.statistics.pass_at_k import pass_at_k, pass_at_k_variance
 
 BASE = "base"  # the untrained model in counts: its seed is the repeat, its step 0
@@ -63,8 +64,11 @@ class Analysis:
 
     def alpha(self, arm: str) -> float:
         """Level of an arm's verdict: alpha/(arms x looks), or alpha/looks for a placebo or sensitivity arm."""
-        arms = len(self.family) if arm in self.family else 1
-        return self.settings["alpha"] / (arms * self.number_of_looks)
+        return self.alpha_of(len(self.family) if arm in self.family else 1)
+
+    def alpha_of(self, arms: int) -> float:
+        """Level of a verdict in a family of so many arms."""
+        return level(self.settings["alpha"], arms, self.number_of_looks)
 
     @property
     def number_of_looks(self) -> int:

@@ -68,6 +68,9 @@ class Cells(dict[Key, Cell]):
         StageError names the file, the row and the fault.
         """
         data = tables.read(path, tables.COUNTS, coded=True)
+        for column in (*tables.COUNTS.key, *_COUNTED):
+            if data[column].null_count:
+                _refuse(path, data, data[column].is_null().to_numpy(), f"no {column}")
         if data["excluded"].null_count < len(data):
             data = data.filter(pc.is_null(data["excluded"]))
         if not len(data):

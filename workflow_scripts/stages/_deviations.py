@@ -98,6 +98,11 @@ def _chains(key: str, versions: list[tuple[str, Any]]) -> dict[Place, Chain]:
     return found
 
 
+def _even(seeds: Any) -> bool:
+    """Whether all arms have as many seeds: a look at some arms alone is no planned one."""
+    return isinstance(seeds, dict) and len({len(s) for s in seeds.values() if isinstance(s, list)}) == 1
+
+
 def _planned(path: Place, chain: Chain, looks: Any) -> bool:
     """Whether an arm's seeds were only added to, each time up to a number that the study had named as a look."""
     seeds = [json.loads(text) for _, text in chain]
@@ -175,7 +180,8 @@ def judge(rows: Sequence[dict[str, str]]) -> Plan | None:
     plan.later = [f"since {day}: {', '.join(keys)}" for day, keys in later.items()]
     versions.pop(tables.TRAINING_BEGUN, None)
     chains = {path: chain for key, found in versions.items() for path, chain in _chains(key, found).items()}
-    _say(plan, chains, versions["looks"][0][1] if "looks" in versions else None, when)
+    even = "looks" in versions and "seeds" in versions and _even(versions["seeds"][-1][1])
+    _say(plan, chains, versions["looks"][0][1] if even else None, when)
     if plan.before_training is False:
         plan.warnings.insert(
             0,

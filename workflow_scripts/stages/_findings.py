@@ -7,6 +7,7 @@ from typing import Any
 
 from workflow_scripts.figures.words import interval, number, percent, points
 from workflow_scripts.stages._records import OFTEN_TRUNCATED
+from workflow_scripts.statistics.effects import NO_DIFFERENCE
 
 MANY_DROPPED = 0.02  # share of reference answers that fail their own audit, above which the set deserves a look
 
@@ -51,6 +52,31 @@ def verdict_sentence(row: Row) -> str:
     return f"{head}: {numbers}, margin {100 * row['margin']:g}{because}"
 
 
+def endpoint_note(comparisons: list[Row], controls: list[Row], baseline: str, looks: int) -> str:
+    """What the verdicts are of, and at which level. looks: planned ones. comparisons, controls: their primary rows."""
+    first = next(iter([*comparisons, *controls]), None)
+    if first is None:
+        return ""
+
+    def levels(rows: list[Row]) -> str:
+        return ", ".join(sorted({f"{100 * row['level']:.4g} %" for row in rows}))
+
+    plural = "s" if looks != 1 else ""
+    parts = [f"Primary endpoint: pass@{first['pass_at']} on {first['benchmark']}, difference from {baseline} in points "
+             "(hundredths)."]  # fmt: skip
+    if comparisons:
+        arms = f"{len(comparisons)} compared arm{'s' if len(comparisons) != 1 else ''}"
+        parts.append(f"Intervals and verdicts are over re-trainings, at {levels(comparisons)}: corrected for {arms} "
+                     f"and {looks} planned look{plural}.")  # fmt: skip
+    if controls:
+        parts.append(f"Those of controls are at {levels(controls)}: each is judged alone, over {looks} look{plural}.")
+    parts.append(f"The margin of {100 * first['margin']:g} points is the study's.")
+    if any(row["verdict"] == NO_DIFFERENCE for row in [*comparisons, *controls]):
+        parts.append("“No difference beyond the margin” comes from two one-sided tests at the same level; the interval "
+                     "shown is two-sided and may reach a little past the margin.")  # fmt: skip
+    return " ".join(parts)
+
+
 def control_checks(effects: list[Row]) -> list[Row]:
     """Placebo and sensitivity arms: what the study says of nothing, and whether it sees a real loss."""
     rows = []
@@ -67,8 +93,11 @@ def control_checks(effects: list[Row]) -> list[Row]:
     return rows
 
 
-def evaluation_checks(scores: list[Row], noise_floors: list[Row]) -> list[Row]:
-    """Answers cut off in the evaluation, by arm; and whether repeated evaluations of the base spread as they should."""
+def evaluation_checks(scores: list[Row], noise_floors: list[Row], endpoint: tuple[str, int]) -> list[Row]:
+    """Answers cut off in the evaluation, by arm; and whether repeated evaluations of the base spread as they should.
+
+    endpoint: benchmark and k of the primary one. It alone warns: of many spreads, each at 5 %, some always stand out.
+    """
     rows: list[Row] = []
     states = {"as expected": "pass", "not assessable": None}
     shares: dict[str, float] = {}
@@ -78,13 +107,15 @@ def evaluation_checks(scores: list[Row], noise_floors: list[Row]) -> list[Row]:
     for arm, share in shares.items():
         text = f"at most {percent(share)} of answers cut off at the token limit, over checkpoints and benchmarks"
         verdict = "warn" if share > OFTEN_TRUNCATED else "pass"
-        rows.append({"check": "truncation in evaluation", "arm": arm, "verdict": verdict, "message": text})
+        rows.append(
+            {"check": "truncation in evaluation", "arm": arm, "verdict": verdict, "message": text, "value": share}
+        )
     for row in noise_floors:
         if row["kind"] == "evaluation":
             text = f"{row['benchmark']}, pass@{row['pass_at']}: spread {row['verdict']}"
             text += f" ({row['reason']})" if row["reason"] else ""
-            rows.append({"check": "evaluation noise", "arm": row["arm"], "verdict": states.get(row["verdict"], "warn"),
-                         "message": text})  # fmt: skip
+            state = states.get(row["verdict"], "warn" if (row["benchmark"], row["pass_at"]) == endpoint else None)
+            rows.append({"check": "evaluation noise", "arm": row["arm"], "verdict": state, "message": text})
     return rows
 
 
@@ -142,6 +173,52 @@ def prompt_checks(runs: list[Row], max_prompt: int | None) -> list[Row]:
          "and are left out"}
         for long, problems in counts
     ]  # fmt: skip
+
+
+def _reward_check(arm: str, runs: list[Row]) -> Row:
+    graded = [row for row in runs if row["regraded"]]
+    whys = dict.fromkeys(row["reason"] for row in runs if row["reason"])
+    row: Row = {"check": "reward", "arm": arm, "verdict": None, "message": f"not known: {'; '.join(whys)}"}
+    if not graded:
+        return row
+    total, changed, right, wrong = (
+        sum(run[name] for run in graded) for name in ("regraded", "changed", "to_correct", "to_wrong")
+    )
+    held, own = graded[0]["reward_version"], graded[0]["code_reward_version"]
+    text = f"all {total} stored rewards are what the code's grader gives"
+    if changed:
+        text = f"{percent(changed / total)} of {total} stored rewards would be others under "
+        text += f"reward version {own} (held to {held})" if own != held else f"the code's grader, of version {own} too"
+        text += f": {right} would be 1, {wrong} would be 0"
+    elif own != held:
+        text += f", which is of reward version {own}: what was trained under {held} stays valid"
+    text += f"; of {len(runs) - len(graded)} of {len(runs)} runs not known: {'; '.join(whys)}" if whys else ""
+    again = (
+        "--config retrain_on_reward_change=true trains again"
+        if own != held
+        else "the grader's REWARD_VERSION does not say so: raise it, or nothing can train again"
+    )
+    return row | {
+        "verdict": "warn" if changed else "pass", "value": changed / total, "message": text, "again": again,
+    }  # fmt: skip
+
+
+def reward_checks(rewards: list[Row]) -> list[Row]:
+    """By arm: would the stored rollouts of its runs get the same rewards from the grader of this code?"""
+    arms = dict.fromkeys(row["arm"] for row in rewards)
+    return [_reward_check(arm, [row for row in rewards if row["arm"] == arm]) for arm in arms]
+
+
+def _reward_warnings(checks: list[Row]) -> list[str]:
+    changed = [row for row in checks if row["check"] == "reward" and row["verdict"] == "warn"]
+    found = []
+    for again in dict.fromkeys(row["again"] for row in changed):
+        rows = [row for row in changed if row["again"] == again]
+        found.append(
+            f"The runs were trained on other verdicts than they are judged by: the code's grader would give "
+            f"{_range(rows)} of stored rollouts another reward ({_arms(rows)}); {again}."
+        )
+    return found
 
 
 def by_check(reachability: list[Row], others: list[Row], arms: list[str]) -> dict[str, list[Row]]:
@@ -223,14 +300,22 @@ def warnings(
     """
     found = []
     for row in checks:
-        if row["check"] == "sensitivity" and row["verdict"] == "fail":
+        if row["check"] != "sensitivity" or row["verdict"] != "fail":
+            continue
+        if row["message"].startswith("better"):
+            found.append(
+                f"{row['arm']}, an arm made to lose, was judged better than the baseline: what was to harm it does "
+                "not, and nothing shows that this study can see a loss."
+            )
+        else:
             found.append(
                 f"The study does not see the loss of {row['arm']}, an arm made to lose (verdict: {row['message']}). "
                 "A study that cannot tell it from the baseline cannot tell anything."
             )
-    found += [*plan, *_run_warnings(runs), *_record_warnings(reachability)]
+    found += [*plan, *_run_warnings(runs), *_reward_warnings(checks), *_record_warnings(reachability)]
     cut = [row for row in checks if row["check"] == "truncation in evaluation" and row["verdict"] == "warn"]
-    found += [f"Answers are cut off in the evaluation of {row['arm']}: {row['message']}." for row in cut]
+    if cut:
+        found.append(f"Answers are cut off at the token limit in the evaluation: up to {_range(cut)} ({_arms(cut)}).")
     for gate in GATES:
         failed = [row for row in reachability if row["check"] == gate and row["verdict"] == "fail"]
         if failed:

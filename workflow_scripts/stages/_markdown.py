@@ -70,7 +70,7 @@ def _power(rows: Iterable[Row]) -> list[list[str]]:
             "machine time still needed"]  # fmt: skip
     return [head, *(
         [str(row["seeds"]), _points(row["mde80_one"]), _points(row["mde80_family"]),
-         _points(row["mde80_family_upper80"]), "yes" if row["resolves_margin"] else "no",
+         _points(row["mde80_family_upper80"]), {None: NONE, True: "yes", False: "no"}[row["resolves_margin"]],
          span(row["extra_seconds"]) if known(row["extra_seconds"]) else "not measured"]
         for row in rows
     )]  # fmt: skip
@@ -107,17 +107,15 @@ def _difficulty(rows: Iterable[Row]) -> list[list[str]]:
 
 def summary(shown: Mapping[str, Any]) -> str:
     """The whole text. shown: what the page's template is given."""
-    lines = [f"# {shown['study']}: {shown['question'] or 'does any arm differ from ' + shown['baseline'] + '?'}", ""]
+    question = " ".join((shown["question"] or f"does any arm differ from {shown['baseline']}?").split())
+    lines = [f"# {shown['study']}: {question}", ""]
     if shown["warnings"]:
         lines += ["**First:**", "", *(f"- {text}" for text in shown["warnings"]), ""]
     lines += ["## Answer", ""]
-    lines += [f"- {row['sentence']}" for row in shown["comparisons"]] or ["No arm was compared."]
-    lines += [f"- control ({row['role']}): {row['sentence']}" for row in shown["controls"]]
-    first = next(iter([*shown["comparisons"], *shown["controls"]]), None)
-    if first:
-        lines += ["", f"Primary endpoint: pass@{first['pass_at']} on {first['benchmark']}, difference from "
-                  f"{shown['baseline']}; intervals at {shown['levels'] or '-'} over re-trainings; margin "
-                  f"{100 * shown['margin']:g} points."]  # fmt: skip
+    lines += [f"- {row['sentence']}" for row in shown["comparisons"]] or ["No arm was compared.", ""]
+    lines += [f"- control: {row['sentence']} ({row['role']})" for row in shown["controls"]]
+    if shown["endpoint_note"]:
+        lines += ["", shown["endpoint_note"]]
     parts = {
         "Effects at the last update": (_effects(shown["last_effects"]), "Points. Bold: the primary endpoint; all else "
             "is exploratory. detects: effect seen with 80 % power. These problems: would training again show it here; "

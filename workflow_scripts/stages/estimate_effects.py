@@ -13,17 +13,22 @@ ESTIMANDS = ("benchmark", "population")
 
 
 def _look(analysis: Analysis, treatment: Arm, baseline: Arm) -> Row:
-    look = min(len(treatment.seeds), len(baseline.seeds))
+    """look: seeds of the arm that has fewer. It was planned if both have as many, and the study named that number."""
+    seeds, other = len(treatment.seeds), len(baseline.seeds)
+    look = min(seeds, other)
+    known = look and analysis.looks is not None
     return {
-        "seeds": len(treatment.seeds),
-        "baseline_seeds": len(baseline.seeds),
+        "seeds": seeds,
+        "baseline_seeds": other,
         "look": look or None,
-        "planned_look": look in analysis.looks if look and analysis.looks is not None else None,
+        "planned_look": seeds == other and look in (analysis.looks or ()) if known else None,
     }
 
 
 def _counted(analysis: Analysis, arm: str, view: str, step: int) -> Row:
-    runs = list(analysis.runs(arm, analysis.views[view], step).values())
+    """problems, and the fewest samples of one, in both arms."""
+    of_arms = ((arm, step), (analysis.baseline, analysis.baseline_step(arm, step)))
+    runs = [cells for name, at in of_arms for cells in analysis.runs(name, analysis.views[view], at).values()]
     if not runs:
         return {}
     samples = min(cell.samples.min() for cells in runs for cell in cells)
@@ -44,7 +49,8 @@ def _of_view(analysis: Analysis, arm: str, view: str, step: int) -> Iterator[Row
         treatment = analysis.arm(arm, benchmarks, step, pass_at)
         baseline = analysis.arm(analysis.baseline, benchmarks, baseline_step, pass_at)
         look = _look(analysis, treatment, baseline)
-        unplanned = f"{look['look']} seeds were not a planned look: exploratory"
+        counts = dict.fromkeys((look["seeds"], look["baseline_seeds"]))
+        unplanned = f"{' and '.join(map(str, counts))} seeds were not a planned look: exploratory"
         shared = {
             "arm": arm,
             "baseline": analysis.baseline,

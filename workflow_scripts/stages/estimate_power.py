@@ -35,9 +35,8 @@ def main(job: Job) -> None:
     sd, df = _run_sd(arms)
     upper = power.upper_bound(sd, df) if df else np.nan
     seconds = _seconds_per_run(job)
-    one = job.settings["alpha"] / analysis.number_of_looks
-    family = one / max(len(analysis.family), 1)
-    have = [len(arm.seeds) for arm in arms]
+    one, family = analysis.alpha_of(1), analysis.alpha_of(len(analysis.family))
+    have = [len(made.seeds) for arm, made in zip(analysis.arms, arms, strict=True) if analysis.seeds(arm)]
     rows: list[dict[str, Any]] = []
     for seeds in sorted({*SEEDS, *(n for n in have if n > 1)}):
         mde_family = power.mde_in_sd(seeds, seeds, family)

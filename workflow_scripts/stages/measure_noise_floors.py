@@ -7,6 +7,7 @@ import numpy as np
 from scipy.stats import t
 
 from workflow_scripts import tables
+from workflow_scripts.figures.words import points
 from workflow_scripts.stages._analysis import BASE, Analysis, Row, write
 from workflow_scripts.stages._command import Job, run
 from workflow_scripts.statistics import noise_floor
@@ -31,11 +32,12 @@ def _known_arm(analysis: Analysis, arm: str, view: str, step: int, pass_at: int)
     low, high = noise_floor.sd_interval(sd, runs - 2)
     row |= {"sd": sd, "sd_low": low, "sd_high": high, "p": result.estimate.p}
     row["band"] = t.ppf(1 - alpha / 2, result.estimate.df) * result.estimate.se
-    seen = f"difference {result.delta:+.3f}: {result.verdict}"
+    seen = f"difference {points(result.delta)}: {result.verdict}"
     if analysis.roles[arm] == "sensitivity":
-        told = result.verdict in (BETTER, WORSE)
-        row["verdict"] = "told from the baseline" if told else "not told from the baseline"
-        if not told:
+        row["verdict"] = "told from the baseline" if result.verdict == WORSE else "not told from the baseline"
+        if result.verdict == BETTER:
+            seen += ", though made to lose"
+        elif result.verdict != WORSE:
             seen += "; a study that cannot see this arm's loss cannot see anything smaller"
     return {**row, "reason": "; ".join([seen, *gaps])}
 

@@ -181,9 +181,11 @@ def context(job: Job) -> dict[str, Any]:
         for row in tables.read(path, tables.CONTAMINATION).to_pylist()
     ]
     audits = [tables.read(path, tables.GOLD_AUDIT).to_pylist() for path in job.inputs.get("gold_audit", [])]
+    benchmarks = settings["benchmarks"]
+    endpoint = ("macro" if len(benchmarks) > 1 else benchmarks[0], settings["endpoint"]["pass_at"])
     checks = [
         *_findings.control_checks(found["effects"]),
-        *_findings.evaluation_checks(found["scores"], found["noise_floors"]),
+        *_findings.evaluation_checks(found["scores"], found["noise_floors"], endpoint),
         *_findings.contamination_checks(contamination),
         *_findings.audit_checks(audits),
         *_findings.prompt_checks(found["runs"], settings.get("max_prompt")),
@@ -196,6 +198,8 @@ def context(job: Job) -> dict[str, Any]:
     sentences = [
         {**primary[arm], "sentence": _findings.verdict_sentence(primary[arm])} for arm in arms if arm in primary
     ]
+    comparisons = [row for row in sentences if row["role"] == "comparison"]
+    controls = [row for row in sentences if row["role"] != "comparison"]
     figures = {n.removeprefix("figure_"): _figure(p[0], n) for n, p in job.inputs.items() if n.startswith("figure_")}
     return {
         **settings,
@@ -203,12 +207,10 @@ def context(job: Job) -> dict[str, Any]:
             found["effects"], found["runs"], found["reachability"], checks, plan.warnings if plan else ()
         ),
         "plan": plan,
-        "comparisons": [row for row in sentences if row["role"] == "comparison"],
-        "controls": [row for row in sentences if row["role"] != "comparison"],
+        "comparisons": comparisons,
+        "controls": controls,
+        "endpoint_note": _findings.endpoint_note(comparisons, controls, settings["baseline"], len(settings["looks"])),
         "figures": figures,
-        "levels": ", ".join(
-            sorted({f"{100 * row['level']:.4g} %" for row in sentences if row["role"] == "comparison"})
-        ),
         "states": {
             state: sum(row["verdict"] == state for rows in by_check.values() for row in rows)
             for state in ("pass", "warn", "fail")

@@ -178,15 +178,20 @@ def judge(treatment: Arm, baseline: Arm, estimand: str, alpha: float, margin: fl
     seeds, other_seeds = len(treatment.seeds), len(baseline.seeds)
     run_sd = float(np.sqrt(result.seed_variance / (1 / seeds + 1 / other_seeds)))
     if estimand == "population":
-        mde80 = power.mde_in_se(result.df, alpha) * result.se
+        mde80 = power.mde_of_population(result.df, alpha) * result.se
         needed = power.seeds_for_population(run_sd, result.extra_variance, margin, alpha)
         otherwise = "needs more problems, not more seeds"
     else:
-        mde80 = run_sd * power.mde_in_sd(seeds, other_seeds, alpha)
+        mde80 = power.mde_in_se(result.df, alpha) * result.se  # of the form that decides, pooled or Welch's
         needed = power.seeds_for_benchmark(run_sd, margin, alpha)
         otherwise = f"needs more than {power.MOST_SEEDS} seeds per arm"
     needs = otherwise if needed is None else f"needs {needed} seeds per arm"
     return Judgement(result.delta, result, mde80, needed, *verdict(result, alpha, margin, mde80, needs))
+
+
+def level(alpha: float, arms: int, looks: int) -> float:
+    """Bonferroni's alpha of one verdict: alpha shared by the compared arms and the planned looks, at least one each."""
+    return alpha / (max(arms, 1) * max(looks, 1))
 
 
 def adjust(p: Sequence[float], method: str, family: int | None = None) -> list[float]:

@@ -70,7 +70,9 @@ def evaluation(arm: Arm) -> Floor:
             too_large = sd > expected
             verdict = "larger than expected" if too_large else "smaller than expected"
             cause = "nondeterminism or grader time-outs? " if too_large else "shared sampling seeds? "
-        reason = f"{cause}{repeats} repeats would flag a doubled SD in {power_of_check(repeats, 2.0):.0%} of cases"
+        reason = (
+            f"{cause}{repeats} repeats would flag a doubled SD in {100 * power_of_check(repeats, 2.0):.0f} % of cases"
+        )
     return Floor(sd, *sd_interval(sd, repeats - 1), expected, float(band), p, np.nan, verdict, reason)
 
 
@@ -87,7 +89,10 @@ def training(arm: Arm) -> Floor:
     share = min(float(sum_over_benchmarks(arm.residual_variance)) / sd**2, 1.0)
     expected = float(np.sqrt(np.mean(arm.evaluation_variance)))
     band = float(t.ppf((1 + LEVEL) / 2, seeds - 1) * np.sqrt(2) * sd)
-    verdict, reason = "only more seeds help", f"more samples would remove at most {share:.0%} of the run variance"
+    verdict, reason = (
+        "only more seeds help",
+        f"more samples would remove at most {100 * share:.0f} % of the run variance",
+    )
     if np.isnan(share):
         verdict, reason = "not split", "one problem: sampling and training noise cannot be told apart"
     elif share > SMALL_SHARE:

@@ -15,25 +15,31 @@ POWER = 0.8
 MOST_SEEDS = 1_000_000
 
 
-def _power_in_sd(effect_in_sd: float, seeds: int, other_seeds: int, alpha: float) -> float:
+def _power_in_se(effect_in_se: float, df: float, alpha: float) -> float:
     from statsmodels.stats.power import TTestIndPower  # slow to import, and not every stage gets here
 
     # The side of the effect alone: the other side adds less than 1e-8 at a power of 0.8, and is nan for large effects.
-    return float(TTestIndPower().power(effect_in_sd, seeds, alpha / 2, other_seeds / seeds, alternative="larger"))
+    # Two samples of two have a standard error of one SD.
+    return float(TTestIndPower().power(effect_in_se, 2, alpha / 2, 1.0, df=df, alternative="larger"))
 
 
-@lru_cache(None)
-def mde_in_sd(seeds: int, other_seeds: int, alpha: float) -> float:
-    """Effect in run SDs that a t test of `seeds` against `other_seeds` runs (at least 2) finds with 80 % power."""
+@lru_cache(1 << 14)
+def mde_in_se(df: float, alpha: float) -> float:
+    """Effect in standard errors that a t test with these degrees of freedom finds with 80 % power."""
     # TTestIndPower.solve_power stops at effects of 10, which strict levels with two or three seeds exceed.
     top = 1.0
-    while _power_in_sd(top, seeds, other_seeds, alpha) < POWER:
+    while _power_in_se(top, df, alpha) < POWER:
         top *= 2
-    return float(brentq(lambda effect: _power_in_sd(effect, seeds, other_seeds, alpha) - POWER, 0.0, top))
+    return float(brentq(lambda effect: _power_in_se(effect, df, alpha) - POWER, 0.0, top))
 
 
-def mde_in_se(df: float, alpha: float) -> float:
-    """Effect in standard errors that an interval with these degrees of freedom finds with 80 % power."""
+def mde_in_sd(seeds: int, other_seeds: int, alpha: float) -> float:
+    """Effect in run SDs that a pooled t test of so many runs an arm (at least 2) finds with 80 % power."""
+    return mde_in_se(float(seeds + other_seeds - 2), alpha) * float(np.sqrt(1 / seeds + 1 / other_seeds))
+
+
+def mde_of_population(df: float, alpha: float) -> float:
+    """Effect in standard errors that a population interval finds with 80 % power: t_(1-alpha/2) + t_.8."""
     return float(stdtrit(df, POWER) - stdtrit(df, alpha / 2))
 
 
@@ -63,7 +69,7 @@ def seeds_for_population(run_sd: float, extra_variance: float, margin: float, al
     """
 
     def enough(seeds: int) -> bool:
-        factor = mde_in_se(2.0 * (seeds - 1), alpha) ** 2
+        factor = mde_of_population(2.0 * (seeds - 1), alpha) ** 2
         return factor * (2 * run_sd**2 / seeds + extra_variance) <= margin**2
 
     if (norm.ppf(1 - alpha / 2) + norm.ppf(POWER)) ** 2 * extra_variance >= margin**2:
