@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from types import ModuleType, SimpleNamespace
 
 import numpy as np
 import pandas as pd
@@ -11,16 +12,28 @@ from scipy import stats
 from statsmodels.regression.mixed_linear_model import MixedLM
 
 from workflow_scripts import tables
-from workflow_scripts.commands import simulate
-from workflow_scripts.statistics import naive, simulation
+from workflow_scripts.commands import compare, simulate
+from workflow_scripts.stages._analysis import Analysis
+from workflow_scripts.statistics import designs, effects, naive, power, simulation
 from workflow_scripts.statistics.arm import Arm
-from workflow_scripts.statistics.effects import Estimate, estimate, judge
-from workflow_scripts.statistics.simulation import BENCHMARK, POPULATION, Cell, Row
+from workflow_scripts.statistics.designs import BENCHMARK, MARGIN, POPULATION, Cell
+from workflow_scripts.statistics.effects import (
+    BETTER,
+    INCONCLUSIVE,
+    NO_DIFFERENCE,
+    UNDERPOWERED,
+    WORSE,
+    Estimate,
+    estimate,
+    judge,
+    verdict,
+)
+from workflow_scripts.statistics.simulation import Row
 
 
 def cell(part: str = "coverage", **changes: object) -> Cell:
     """A cell of 30 problems with arm x problem variance, three seeds."""
-    usual = Cell(part, simulation.SMALL, simulation.GAUSSIAN, (3,), 0.0, None, 600)
+    usual = Cell(part, designs.SMALL, designs.GAUSSIAN, (3,), 0.0, None, 600)
     return replace(usual, **changes)  # type: ignore[arg-type]
 
 
@@ -50,22 +63,22 @@ def test_the_population_standard_error_equals_a_mixed_models_to_six_digits() -> 
     assert ours.se == pytest.approx(0.1490970081, abs=1e-9)
 
 
-DISTRIBUTIONS = (simulation.GAUSSIAN, simulation.HEAVY, simulation.BOTH, simulation.ONE, simulation.BINOMIAL)
+DISTRIBUTIONS = (designs.GAUSSIAN, designs.HEAVY, designs.BOTH, designs.ONE, designs.BINOMIAL)
 
 
 @pytest.mark.parametrize("distribution", DISTRIBUTIONS)
 def test_the_truth_is_what_many_seeds_find(distribution: str) -> None:
-    of = cell(distribution=distribution, looks=(4000,), delta=0.0 if distribution == simulation.BINOMIAL else 0.05)
+    of = cell(distribution=distribution, looks=(4000,), delta=0.0 if distribution == designs.BINOMIAL else 0.05)
     (baseline, treatment), truth = simulation.draw(of, np.random.default_rng(3))
     found = estimate(treatment, baseline, BENCHMARK, 0.05)
     assert abs(found.delta - truth[BENCHMARK]) < 4 * found.se
     assert abs(truth[BENCHMARK] - truth[POPULATION]) < 4 * of.setting.arm_problem / np.sqrt(of.setting.problems)
     assert abs(truth[BENCHMARK] - truth[POPULATION]) > found.se  # so that the line before the last can tell
-    if distribution in (simulation.GAUSSIAN, simulation.HEAVY):
+    if distribution in (designs.GAUSSIAN, designs.HEAVY):
         assert baseline.run_variance**0.5 == pytest.approx(of.setting.run_sd, rel=0.15)
-    if distribution == simulation.ONE:
+    if distribution == designs.ONE:
         assert truth[POPULATION] == pytest.approx(0.05 - 0.1 * 3.5 * 0.031)
-    elif distribution != simulation.BINOMIAL:
+    elif distribution != designs.BINOMIAL:
         assert truth[POPULATION] == pytest.approx(0.05)
 
 
@@ -98,24 +111,131 @@ def test_a_wrong_interval_misses_its_targets(factor: float, missed: set[str], mo
     assert all(line.startswith("missed: ") and "30 problems" in line for line in lines)
 
 
+@pytest.mark.parametrize(("factor", "missed"), [(1.0, False), (0.6, True)])
+def test_unequal_seeds_have_a_floor_alone(factor: float, missed: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    of = cell(looks=(2,), others=5, repetitions=300)
+    drawn = simulation.draw(of, np.random.default_rng(0))[0]
+    assert [len(arm.seeds) for arm in drawn] == [2, 5]
+    monkeypatch.setattr(simulation, "estimate", scaled(factor))
+    found = rows(of)
+    assert {quantity for _, _, quantity in found} == {"coverage", "width"}  # cautious by design: no width is claimed
+    for estimand in (BENCHMARK, POPULATION):
+        row = found[1, estimand, "coverage"]
+        assert (row.target_low, row.target_high, row.met) == (0.93, None, not missed)
+        assert row.value > 0.965 or missed
+
+
+@pytest.mark.parametrize("of", [c for c in designs.cells(10_000) if c.part == "verdicts"][::5])
+def test_theory_of_verdicts(of: Cell) -> None:
+    shares = designs.verdict_shares(of)
+    assert sum(shares.values()) == pytest.approx(1)
+    se, df = designs.oracle(of, str(of.estimand))
+    quantile = stats.t.ppf(1 - 0.025 / len(of.looks), df)
+    for name, sign in ((BETTER, 1), (WORSE, -1)):
+        assert shares[name] == pytest.approx(stats.nct.sf(quantile, df, sign * of.delta / se), abs=3e-4)
+    if of.estimand == BENCHMARK:
+        assert (se, df) == (pytest.approx(of.setting.run_sd * (2 / of.looks[-1]) ** 0.5), 2 * of.looks[-1] - 2)
+    if of.power:
+        assert shares[BETTER] == pytest.approx(0.8, abs=1e-3 if of.estimand == BENCHMARK else 0.01)
+
+
+Verdict = tuple[str, str | None]
+
+
+def without_t(result: Estimate, alpha: float, margin: float, mde80: float, needs: str) -> Verdict:
+    """`verdict` whose equivalence is judged by the difference alone."""
+    found = verdict(result, alpha, margin, mde80, needs)
+    same = found[0] not in (BETTER, WORSE) and abs(result.delta) < margin
+    return (NO_DIFFERENCE, None) if same else found
+
+
+def half_mde(result: Estimate, alpha: float, margin: float, mde80: float, needs: str) -> Verdict:
+    """`verdict` given half the detectable effect."""
+    return verdict(result, alpha, margin, mde80 / 2, needs)
+
+
+def half(of: Callable[[float, float], float]) -> Callable[[float, float], float]:
+    """Half of what a function says."""
+    return lambda df, alpha: of(df, alpha) / 2
+
+
+def unshared(alpha: float, arms: int, looks: int) -> float:
+    """`level` without Bonferroni."""
+    return alpha
+
+
+LOOKS = {"looks": (3, 5, 8), "repetitions": 400}
+BREAKAGES = [
+    (effects, "verdict", without_t, {"delta": MARGIN}, {(1, NO_DIFFERENCE), (6, NO_DIFFERENCE)}),
+    (effects, "verdict", without_t, {"delta": -MARGIN}, {(1, NO_DIFFERENCE), (6, NO_DIFFERENCE)}),
+    (effects, "verdict", half_mde, {"looks": (5,)}, {(1, UNDERPOWERED), (1, INCONCLUSIVE)}),
+    (power, "mde_in_se", half(power.mde_in_se), {"power": 0.8}, {(1, BETTER)}),
+    (power, "mde_of_population", half(power.mde_of_population), {"power": 0.8, "estimand": POPULATION}, {(1, BETTER)}),
+    (effects, "level", unshared, LOOKS | {"delta": MARGIN}, {(n, NO_DIFFERENCE) for n in (3, 6)}),
+    (effects, "level", unshared, LOOKS | {"delta": -MARGIN}, {(n, NO_DIFFERENCE) for n in (3, 6)}),
+]
+
+
+BREAKAGE_NAMES = [
+    "equivalence without t, above",
+    "equivalence without t, below",
+    "verdict given half the detectable effect",
+    "half the detectable effect, benchmark",
+    "half the detectable effect, population",
+    "no Bonferroni, margin above",
+    "no Bonferroni, margin below",
+]
+
+
+@pytest.mark.parametrize(("module", "name", "broken", "changes", "named"), BREAKAGES, ids=BREAKAGE_NAMES)
+def test_a_broken_verdict_misses_the_target_that_names_it(
+    module: ModuleType,
+    name: str,
+    broken: Callable[..., object],
+    changes: dict[str, object],
+    named: set[tuple[int, str]],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    quiet = designs.SETTINGS[2]
+
+    def missed() -> set[tuple[int, str]]:
+        of = cell("verdicts", **{"setting": quiet, "estimand": BENCHMARK, "repetitions": 100} | changes)
+        of = replace(of, delta=designs.detectable(of)) if of.power else of
+        return {(arms, quantity) for (arms, _, quantity), row in rows(of).items() if row.met is False}
+
+    assert not missed()
+    monkeypatch.setattr(module, name, broken)
+    assert named <= missed()
+
+
+def test_an_analysis_shares_alpha_by_arms_and_looks_as_the_simulation_does() -> None:
+    roles = {"a": "comparison", "b": "comparison", "placebo": "placebo"}
+    settings = {"baseline": "base arm", "roles": roles, "alpha": 0.05, "margin": 0.05, "last_steps": {},
+                "benchmarks": ["x"], "endpoint": {"pass_at": 1}, "pass_at": [1]}  # fmt: skip
+    for looks, count in ((None, 1), ([3, 5, 8], 3)):
+        job = SimpleNamespace(settings=settings | {"looks": looks}, input=Path)
+        of = Analysis(job)  # type: ignore[arg-type]
+        assert [of.alpha(arm) for arm in roles] == pytest.approx([0.05 / 2 / count] * 2 + [0.05 / count])
+        assert of.alpha("a") == effects.level(0.05, 2, count)
+
+
 def test_verdicts_without_a_correction_miss_theirs(monkeypatch: pytest.MonkeyPatch) -> None:
-    of = cell("false verdicts", setting=simulation.SETTINGS[2], estimand=BENCHMARK, looks=(3, 5), repetitions=300)
+    of = cell("false verdicts", setting=designs.SETTINGS[2], estimand=BENCHMARK, looks=(3, 5), repetitions=300)
     kept = rows(of)
     assert all(row.met for (_, method, _), row in kept.items() if method == simulation.OURS)
     assert kept[6, simulation.UNADJUSTED, "better or worse"].value > 0.15
-    right = simulation._says_something
-    monkeypatch.setattr(simulation, "_says_something", lambda a, b, estimand, _: right(a, b, estimand, 0.05))
+    monkeypatch.setattr(effects, "level", unshared)
     assert rows(of)[6, simulation.OURS, "better or worse"].met is False
 
 
 def test_a_study_says_something_where_judge_says_better_or_worse() -> None:
-    of = cell("false verdicts", estimand=BENCHMARK, looks=(2, 3), distribution=simulation.BOTH, repetitions=25)
+    of = cell("false verdicts", estimand=BENCHMARK, looks=(2, 3), distribution=designs.BOTH, repetitions=25)
     chunk = simulation.chunks([of], 2)[0]
     said = simulation.run(chunk)
     rng = np.random.default_rng(chunk.stream)
     for i in range(of.repetitions):
         baseline, *others = simulation.draw(of, rng, 7)[0]
-        for count in simulation.ARMS:
+        for count in designs.ARMS:
             verdicts = {
                 judge(arm.of_runs(range(n)), baseline.of_runs(range(n)), BENCHMARK, 0.05 / count / 2, 0.05).verdict
                 for arm in others[:count]
@@ -134,11 +254,11 @@ def test_the_t_intervals_of_others_are_scipys() -> None:
 
 
 def test_degrees_of_freedom_stay_within_those_of_their_parts() -> None:
-    of = cell(setting=simulation.NOISY)
+    of = cell(setting=designs.NOISY)
     rng = np.random.default_rng(8)
     drawn = [simulation.draw(of, rng)[0] for _ in range(300)]
     found = [estimate(treatment, baseline, POPULATION, 0.05) for baseline, treatment in drawn]
-    problems = simulation.NOISY.problems
+    problems = designs.NOISY.problems
     for (baseline, treatment), one in zip(drawn, found, strict=True):
         fixed = estimate(treatment, baseline, BENCHMARK, 0.05)
         assert one.df >= min(fixed.df, problems - 1)
@@ -149,14 +269,14 @@ def test_degrees_of_freedom_stay_within_those_of_their_parts() -> None:
 
 # statistics.md; three standard errors of a share of 200 are 8 to 10 points
 KNOWN = [
-    (simulation.LARGE, 3, {"one-seed problem bootstrap": 28, "paired over averaged seeds": 26,
+    (designs.LARGE, 3, {"one-seed problem bootstrap": 28, "paired over averaged seeds": 26,
                            "hierarchical bootstrap": 82}),
-    (simulation.SMALL, 10, {"pooled t on seeds": 78}),
+    (designs.SMALL, 10, {"pooled t on seeds": 78}),
 ]  # fmt: skip
 
 
 @pytest.mark.parametrize(("setting", "seeds", "expected"), KNOWN)
-def test_others_cover_as_little_as_is_known(setting: simulation.Setting, seeds: int, expected: dict[str, int]) -> None:
+def test_others_cover_as_little_as_is_known(setting: designs.Setting, seeds: int, expected: dict[str, int]) -> None:
     of = cell("alternatives", setting=setting, looks=(seeds,), estimand=POPULATION, repetitions=200)
     found = rows(of)
     for method, coverage in expected.items():
@@ -166,11 +286,11 @@ def test_others_cover_as_little_as_is_known(setting: simulation.Setting, seeds: 
 
 
 def test_results_do_not_depend_on_the_number_of_processes(monkeypatch: pytest.MonkeyPatch) -> None:
-    designs = [cell(repetitions=300), cell("alternatives", estimand=POPULATION, repetitions=20)]
-    monkeypatch.setattr(simulation, "cells", lambda repetitions: designs)
+    cells = [cell(repetitions=300), cell("alternatives", estimand=POPULATION, repetitions=20)]
+    monkeypatch.setattr(designs, "cells", lambda repetitions: cells)
     here = [
-        [row for of in designs for row in simulation.summarise(of, [simulation.run(c) for c in work if c.cell == of])]
-        for work in (simulation.chunks(designs, seed) for seed in (1, 2))
+        [row for of in cells for row in simulation.summarise(of, [simulation.run(c) for c in work if c.cell == of])]
+        for work in (simulation.chunks(cells, seed) for seed in (1, 2))
     ]
     assert simulate.simulate(0, 1, 2) == here[0]
     assert here[0] != here[1]
@@ -181,9 +301,11 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
     shown = capsys.readouterr()
     assert not shown.err
     found = tables.read(tmp_path / "out" / "simulation.parquet", tables.SIMULATION).to_pandas()
-    gaussian = found[(found["distribution"] == simulation.GAUSSIAN) & (found["part"] == "coverage")]
-    assert set(gaussian["repetitions"]) == {20}
-    assert set(gaussian["looks"]) == {"3", "5", "10"}
+    gaussian = found[(found["distribution"] == designs.GAUSSIAN) & (found["part"] == "coverage")]
+    unequal = gaussian["looks"].str.contains("against")
+    assert set(gaussian[~unequal]["repetitions"]) == {20}
+    assert set(gaussian[~unequal]["looks"]) == {"3", "5", "10"}
+    assert set(gaussian[unequal]["looks"]) == {"2 against 5", "3 against 5", "5 against 10"}
     assert set(found["part"]) == set(simulation.PARTS)
     wrong = (found["met"] == False).sum()  # noqa: E712  # null is neither
     assert code == int(wrong > 0)
@@ -192,7 +314,7 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
     assert "| problems | arm x problem | runs | estimand | method | what | S = 3 | S = 5 | S = 10 |" in shown.out
     assert "meant for 10000 repetitions" in shown.out
     svg = (tmp_path / "out" / "simulated_coverage.svg").read_text(encoding="utf-8")
-    for text in ("hierarchical bootstrap", "30 problems: on problems like these", simulation.HEAVY):
+    for text in ("hierarchical bootstrap", "30 problems: on problems like these", designs.HEAVY):
         assert text in svg
     assert (tmp_path / "out" / "simulated_coverage.html").stat().st_size > 1000
 
@@ -213,9 +335,14 @@ def test_options_that_cannot_be(arguments: list[str], said: str, capsys: pytest.
     assert said in capsys.readouterr().err.splitlines()[-1]
 
 
-def test_a_folder_that_cannot_be_written_is_said_before_the_work(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+@pytest.mark.parametrize("below", ["", "folder"])
+def test_a_file_in_the_place_of_the_folder_is_said_before_the_work(
+    below: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    (tmp_path / "file").touch()
-    assert simulate.main(["--output", str(tmp_path / "file")]) == 2
-    assert capsys.readouterr().err == f"armslength simulate: --output {tmp_path / 'file'}: File exists\n"
+    file = tmp_path / "file"
+    file.touch()
+    output = ["--output", str(file / below)]
+    assert simulate.main(output) == 2
+    assert capsys.readouterr().err == f"armslength simulate: --output {file}: is a file, not a folder\n"
+    assert compare.main(["none.csv", "--baseline", "a", "--margin", "0.03", *output]) == 1
+    assert capsys.readouterr().err == f"armslength compare: --output {file}: is a file, not a folder\n"

@@ -277,6 +277,9 @@ def parser() -> argparse.ArgumentParser:
 
 
 def _compare(options: argparse.Namespace) -> None:
+    for at in (options.output, *options.output.parents) if options.output else ():
+        if at.exists() and not at.is_dir():
+            _input_error(f"--output {at}", "is a file, not a folder")
     parts = [part for file in options.files for part in _read(file, options.metric, max(options.pass_at))]
     found = Evaluations(parts, options.common_problems)
     analysis = analysis_of(found, options)

@@ -13,8 +13,10 @@ from typing import Any
 from workflow_scripts import tables
 from workflow_scripts.commands import columns
 from workflow_scripts.figures.words import markdown_table
-from workflow_scripts.statistics import simulation
-from workflow_scripts.statistics.simulation import OURS, SEEDS, Cell, Row
+from workflow_scripts.statistics import designs, simulation
+from workflow_scripts.statistics.designs import MARGIN, SEEDS, UNEQUAL, Cell
+from workflow_scripts.statistics.effects import NO_DIFFERENCE
+from workflow_scripts.statistics.simulation import OURS, Row
 
 REPETITIONS = 10_000  # of the Gaussian coverage cells: what the targets are meant for
 LEAST = 20
@@ -52,11 +54,11 @@ def parser() -> argparse.ArgumentParser:
 
 def simulate(repetitions: int, seed: int, processes: int) -> list[Row]:
     """The rows of all cells."""
-    designs = simulation.cells(repetitions)
-    work = simulation.chunks(designs, seed)
+    cells = designs.cells(repetitions)
+    work = simulation.chunks(cells, seed)
     for name in THREADS:
         os.environ[name] = "1"
-    found: dict[Cell, list[Any]] = {cell: [] for cell in designs}
+    found: dict[Cell, list[Any]] = {cell: [] for cell in cells}
     # Spawned, so that the libraries of the processes see the number of threads.
     with multiprocessing.get_context("spawn").Pool(min(processes, len(work))) as pool:
         for done, (chunk, values) in enumerate(zip(work, pool.imap(simulation.run, work), strict=True), start=1):
@@ -97,7 +99,7 @@ def _settings_table() -> Lines:
         *(
             [str(s.problems)]
             + [f"{100 * x:.3g}" for x in (s.run_sd, s.seed_sd, s.seed_problem, s.evaluation, s.arm_problem)]
-            for s in (*simulation.SETTINGS, simulation.NOISY)
+            for s in (*designs.SETTINGS, designs.NOISY)
         ),
     ]
 
@@ -112,8 +114,8 @@ def _groups(rows: Sequence[Row], *quantities: str) -> dict[tuple[Any, ...], list
     return found
 
 
-def _coverage_table(rows: Sequence[Row]) -> Lines:
-    seeds = [f"S = {n}" for n in SEEDS]
+def _coverage_table(rows: Sequence[Row], *seeds: str) -> Lines:
+    seeds = seeds or tuple(f"S = {n}" for n in SEEDS)
     lines = [["problems", "arm x problem", "runs", "estimand", "method", "what", *seeds, "target", "met"]]
     for (estimand, method, quantity, _, _), group in _groups(rows, "coverage", "width ratio").items():
         first = group[0]
@@ -125,16 +127,16 @@ def _coverage_table(rows: Sequence[Row]) -> Lines:
     return lines
 
 
-def _false_table(rows: Sequence[Row]) -> Lines:
+def _false_table(rows: Sequence[Row], claim: str) -> Lines:
     found: dict[tuple[Any, ...], list[Row]] = {}
     for row in rows:
         found.setdefault((row.cell, row.method), []).append(row)
-    lines = [["looks", "problems", "arm x problem", "runs", "estimand", "method",
-              *(f"{n} arm{'s' if n > 1 else ''}" for n in simulation.ARMS), "target", "met"]]  # fmt: skip
+    lines = [["looks", "problems", "arm x problem", "runs", "estimand", "effect", "method",
+              *(f"{n} arm{'s' if n > 1 else ''}" for n in designs.ARMS), "target", "met"]]  # fmt: skip
     for (cell, method), group in found.items():
-        target = "<= 5 + 3 SE" if method == OURS else "-"
-        looks = "/".join(map(str, cell.looks))
-        lines.append([looks, *_setting(cell), group[0].estimand, method, *map(_share, group), target, _met(group)])
+        target = claim if method == OURS else "-"
+        asked = [cell.seeds, *_setting(cell), group[0].estimand, f"{100 * cell.delta:g}", method]
+        lines.append([*asked, *map(_share, group), target, _met(group)])
     return lines
 
 
@@ -142,29 +144,37 @@ def _verdict_table(rows: Sequence[Row]) -> Lines:
     found: dict[Cell, list[Row]] = {}
     for row in rows:
         found.setdefault(row.cell, []).append(row)
-    names = [row.quantity for row in next(iter(found.values()))]
-    lines = [["problems", "arm x problem", "estimand", "effect", "S", *names, "better, in theory"]]
+    lines = [["problems", "arm x problem", "estimand", "effect", "S", *simulation.VERDICTS, "met"]]
     for cell, group in found.items():
-        theory = group[0].expected
-        lines.append([*_setting(cell)[:2], group[0].estimand, f"{100 * cell.delta:g}", str(cell.looks[0]),
-                      *map(_share, group), "-" if theory is None else f"{100 * theory:.1f}"])  # fmt: skip
+        asked = [*_setting(cell)[:2], group[0].estimand, f"{100 * cell.delta:.3g}", cell.seeds]
+        shares = [f"{_share(row)} ({100 * (row.expected or 0.0):.1f})" for row in group]
+        lines.append([*asked, *shares, _met(group)])
     return lines
 
 
 def report(rows: Sequence[Row], markdown: bool = False) -> str:
     """All tables, as they are printed."""
     parts = {name: [row for row in rows if row.cell.part == name] for name in simulation.PARTS}
+    equal, unequal = ([row for row in parts["coverage"] if bool(row.cell.others) is x] for x in (False, True))
+    verdicts = parts["verdicts"]
+    at_margin = [row for row in verdicts if row.quantity == NO_DIFFERENCE and abs(row.cell.delta) == MARGIN]
+    points = f"{100 * MARGIN:g} points"
     found = {
         "Variance components: SDs in points of 100": _settings_table(),
         "Coverage of 95 % intervals (%), and mean width over that of the pooled t interval (benchmark) or of one who "
-        "knows the variance components (population)": _coverage_table(parts["coverage"]),
+        "knows the variance components (population)": _coverage_table(equal),
+        "The same with unequal seeds: cautious, the wider of pooled and Welch (no upper target)": _coverage_table(
+            unequal, *(f"{fewer} against {more}" for fewer, more in UNEQUAL)
+        ),
         "Coverage (%) of what is often reported instead": _coverage_table(parts["alternatives"]),
         "Studies (%) that call some arm better or worse at some look, without any effect": _false_table(
-            parts["false verdicts"]
+            parts["false verdicts"], "<= 5 + 3 SE"
         ),
-        f"Verdicts (%) with one arm and one look, margin {100 * simulation.MARGIN:g} points": _verdict_table(
-            parts["verdicts"]
+        f"An arm (%) that differs by the margin, {points}, called no difference beyond the margin at the last look": (
+            _false_table(at_margin, "<= 5/(arms x looks) + 3 SE")
         ),
+        f"Verdicts (%) on one arm at the last look, margin {points}; in brackets what theory says, or 80.0 for the "
+        "effect stated as detectable": _verdict_table([row for row in verdicts if row.arms == 1]),
     }
     table = markdown_table if markdown else columns
     return "\n\n".join(f"{'### ' if markdown else ''}{title}\n\n{table(lines)}" for title, lines in found.items())
@@ -175,12 +185,12 @@ def missed(rows: Sequence[Row]) -> list[str]:
     lines = []
     for row in rows:
         if row.met is False:
-            looks = "/".join(map(str, row.cell.looks))
             bounds = " to ".join(f"{x:.4g}" for x in (row.target_low, row.target_high) if x is not None)
             side = "" if row.target_low and row.target_high else "at least " if row.target_low else "at most "
             lines.append(
                 f"missed: {row.quantity} {row.value:.4f} ± {row.mc_se:.4f}, should be {side}{bounds}: {row.estimand}, "
-                f"{row.cell.setting.problems} problems, {row.cell.distribution}, S = {looks}, {row.arms} arm(s)"
+                f"{row.cell.setting.problems} problems, {row.cell.distribution}, S = {row.cell.seeds}, "
+                f"{row.arms} arm(s), effect {100 * row.cell.delta:.3g}"
             )
     return lines
 
@@ -197,7 +207,7 @@ def _save(folder: Path, rows: Sequence[Row], options: argparse.Namespace) -> Non
             "var_arm_problem": row.cell.setting.arm_problem**2,
             "distribution": row.cell.distribution,
             "delta": row.cell.delta,
-            "looks": "/".join(map(str, row.cell.looks)),
+            "looks": row.cell.seeds,
             "repetitions": row.cell.repetitions,
             **{name: getattr(row, name) for name in ("arms", "estimand", "method", "quantity", "value", "mc_se",
                                                      "expected", "target_low", "target_high", "met")},
@@ -212,6 +222,7 @@ def _save(folder: Path, rows: Sequence[Row], options: argparse.Namespace) -> Non
     path = folder / "simulation.parquet"
     tables.write(path, tables.SIMULATION, made, provenance)
     frame = tables.read(path, tables.SIMULATION).to_pandas()
+    frame = frame[~frame["looks"].str.contains("against")]  # the figure's coverage is by seeds of both arms
     figure = folder / "simulated_coverage"
     save(simulated_coverage_chart(frame, OURS), str(figure.with_suffix(".html")), str(figure.with_suffix(".svg")))
 
@@ -222,6 +233,10 @@ def main(arguments: list[str]) -> int:
     begun = time.monotonic()
     if options.output:
         try:
+            for at in (options.output, *options.output.parents):
+                if at.exists() and not at.is_dir():
+                    print(f"armslength simulate: --output {at}: is a file, not a folder", file=sys.stderr)
+                    return 2
             options.output.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             print(f"armslength simulate: --output {options.output}: {error.strerror}", file=sys.stderr)

@@ -6,15 +6,34 @@ of fixed size, each with a random stream of its own, so that results do not depe
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
-from functools import lru_cache
+from dataclasses import dataclass
 
 import numpy as np
 from scipy.special import expit
-from scipy.stats import nct, t
 
-from workflow_scripts.statistics import naive
+from workflow_scripts.statistics import effects, naive
 from workflow_scripts.statistics.arm import Arm
+from workflow_scripts.statistics.designs import (
+    ALPHA,
+    ARMS,
+    BENCHMARK,
+    BINOMIAL,
+    COLLAPSE_SHARE,
+    FALL,
+    GAUSSIAN,
+    HEAVY,
+    LIMITS,
+    LOGIT_MEAN,
+    LOGIT_SD,
+    LOGIT_SEED_PROBLEM,
+    MARGIN,
+    POPULATION,
+    SAMPLES,
+    SLOPE,
+    Cell,
+    oracle_width,
+    verdict_shares,
+)
 from workflow_scripts.statistics.effects import (
     BETTER,
     INCONCLUSIVE,
@@ -24,69 +43,17 @@ from workflow_scripts.statistics.effects import (
     NotAssessable,
     estimate,
     judge,
-    verdict,
 )
 from workflow_scripts.statistics.pass_at_k import Reals, pass_at_k, pass_at_k_variance
 
-ALPHA, MARGIN, EFFECT = 0.05, 0.05, 0.05
-BENCHMARK, POPULATION = "benchmark", "population"
-SEEDS = (3, 5, 10)
-ARMS = (1, 2, 3, 6)
-LOOKS = ((5,), (3, 5, 8))
 CHUNK = 250
 
 OURS = "armslength"
 UNADJUSTED = "unadjusted 95 % intervals"
 NAIVE = ("one-seed problem bootstrap", "paired over averaged seeds", "hierarchical bootstrap", "pooled t on seeds")
-
-COLLAPSE_SHARE, COLLAPSE, DEEP_COLLAPSE = 0.1, 3.5, 7.0  # falls in run SDs: of the large setting 15 and 29 points
-GAUSSIAN, HEAVY, BINOMIAL = "Gaussian", "t, 3 df", "8 samples, logit-normal"
-NOISE = "Gaussian, 90 % problem noise"
-BOTH, ONE, DEEP = "10 % collapse, both arms", "10 % collapse, one arm", "10 % deep collapse, one arm"
-FALL = {BOTH: COLLAPSE, ONE: COLLAPSE, DEEP: DEEP_COLLAPSE}  # what a collapsed run's score loses, in run SDs
-LIMITS = (DEEP, NOISE)  # shown, but beyond what is claimed
-
-SAMPLES, LOGIT_MEAN, LOGIT_SD, LOGIT_SEED_PROBLEM, SLOPE = 8, 0.0, 1.5, 0.5, 0.17  # slope: mean p (1 - p)
-
-
-@dataclass(frozen=True)
-class Setting:
-    """SDs of the components, in score units; run_sd is of a run's score, arm_problem of the difference of two arms."""
-
-    problems: int
-    run_sd: float
-    seed_problem: float
-    evaluation: float
-    arm_problem: float
-
-    @property
-    def rest(self) -> float:
-        """SD of one problem's score in one run around problem and run: seed x problem and sampling."""
-        return float(np.hypot(self.seed_problem, self.evaluation))
-
-    @property
-    def seed_sd(self) -> float:
-        """SD of what a run adds to all its problems."""
-        return float(np.sqrt(self.run_sd**2 - self.rest**2 / self.problems))
-
-
-LARGE = Setting(problems=500, run_sd=0.042, seed_problem=0.08, evaluation=0.125, arm_problem=0.05)
-SMALL = Setting(problems=30, run_sd=0.031, seed_problem=0.06, evaluation=0.08, arm_problem=0.105)
-NOISY = replace(SMALL, evaluation=0.15, arm_problem=0.0)  # nearly all of a run's variance comes from its problems
-SETTINGS = tuple(replace(s, arm_problem=x) for s in (LARGE, SMALL) for x in (0.0, s.arm_problem))
-
-
-@dataclass(frozen=True)
-class Cell:
-    """One design: what is asked, of which data, how often. looks: seeds per arm at each look."""
-
-    part: str
-    setting: Setting
-    distribution: str
-    looks: tuple[int, ...]
-    delta: float
-    estimand: str | None
-    repetitions: int
+# How far the theory of verdicts may be off: the F test's 1 % of Welch intervals; Satterthwaite's approximation too.
+APPROXIMATION = {BENCHMARK: 0.01, POPULATION: 0.02}
+VERDICTS = (BETTER, WORSE, NO_DIFFERENCE, INCONCLUSIVE, UNDERPOWERED)
 
 
 @dataclass(frozen=True)
@@ -117,51 +84,16 @@ Name = tuple[int, str, str, str]  # arms, estimand, method, quantity
 Measures = dict[Name, float]
 
 
-def cells(repetitions: int) -> list[Cell]:
-    """All designs. repetitions: of the Gaussian coverage cells; the others need, and get, a part of it."""
-
-    def times(share: float) -> int:
-        return max(2, round(share * repetitions))
-
-    noisy = [s for s in SETTINGS if s.arm_problem]
-    quiet = [s for s in SETTINGS if not s.arm_problem]
-    made = [Cell("coverage", s, GAUSSIAN, (n,), 0.0, None, repetitions) for s in SETTINGS for n in SEEDS]
-    for distribution in (HEAVY, BOTH, ONE, DEEP, BINOMIAL):
-        made += [Cell("coverage", s, distribution, (n,), 0.0, None, times(0.25)) for s in noisy for n in SEEDS]
-    made += [Cell("coverage", NOISY, NOISE, (n,), 0.0, None, times(0.25)) for n in SEEDS]
-    made += [Cell("alternatives", s, GAUSSIAN, (n,), 0.0, POPULATION, times(0.06)) for s in noisy for n in SEEDS]
-    for looks in LOOKS:
-        made.append(Cell("false verdicts", quiet[1], GAUSSIAN, looks, 0.0, BENCHMARK, times(0.4)))
-        made.append(Cell("false verdicts", noisy[1], GAUSSIAN, looks, 0.0, POPULATION, times(0.2)))
-        made += [Cell("false verdicts", quiet[0], d, looks, 0.0, BENCHMARK, times(0.2)) for d in (HEAVY, BOTH)]
-    made += [
-        Cell("verdicts", s, GAUSSIAN, (n,), effect, estimand, times(0.1))
-        for estimand, where in ((BENCHMARK, quiet), (POPULATION, noisy))
-        for s in where
-        for effect in (0.0, EFFECT)
-        for n in SEEDS
-    ]
-    return made
-
-
 # Draws
-
-
-def _falls(cell: Cell, arms: int) -> Reals:
-    """(arms,1): by how much a run of each arm falls when it collapses; arm 0 is the baseline."""
-    falls = np.full((arms, 1), FALL.get(cell.distribution, 0.0) * cell.setting.run_sd)
-    if cell.distribution in (ONE, DEEP):
-        falls[0] = 0.0
-    return falls
 
 
 def _run_effects(cell: Cell, rng: np.random.Generator, arms: int) -> Reals:
     """(arms,S): what each run adds to all its problems."""
-    shape = (arms, max(cell.looks))
+    shape = (arms, max(*cell.looks, cell.others or 0))
     if cell.distribution == HEAVY:
         return cell.setting.seed_sd / np.sqrt(3) * rng.standard_t(3, shape)
-    effects = cell.setting.seed_sd * rng.standard_normal(shape)
-    return effects - _falls(cell, arms) * (rng.random(shape) < COLLAPSE_SHARE) if cell.distribution in FALL else effects
+    made = cell.setting.seed_sd * rng.standard_normal(shape)
+    return made - cell.falls(arms) * (rng.random(shape) < COLLAPSE_SHARE) if cell.distribution in FALL else made
 
 
 def _binomial(cell: Cell, rng: np.random.Generator) -> tuple[Reals, Reals, float]:
@@ -181,7 +113,7 @@ def _binomial(cell: Cell, rng: np.random.Generator) -> tuple[Reals, Reals, float
 
 def draw(cell: Cell, rng: np.random.Generator, arms: int = 2) -> tuple[list[Arm], dict[str, float]]:
     """Arms, the baseline first, and the true difference of the first other arm for each estimand."""
-    setting, seeds = cell.setting, max(cell.looks)
+    setting, seeds = cell.setting, max(*cell.looks, cell.others or 0)
     if cell.distribution == BINOMIAL:
         score, variance, delta = _binomial(cell, rng)
         truth = {BENCHMARK: delta, POPULATION: 0.0}
@@ -191,34 +123,18 @@ def draw(cell: Cell, rng: np.random.Generator, arms: int = 2) -> tuple[list[Arm]
         own = setting.arm_problem / np.sqrt(2) * rng.standard_normal((arms, 1, setting.problems))
         own[1:] += cell.delta
         score += own
-        falls = COLLAPSE_SHARE * _falls(cell, arms)
+        falls = COLLAPSE_SHARE * cell.falls(arms)
         delta = cell.delta - float(falls[1, 0] - falls[0, 0])
         truth = {BENCHMARK: float(own[1].mean() - own[0].mean()) - cell.delta + delta, POPULATION: delta}
         variance = np.broadcast_to(setting.evaluation**2, score.shape)
     names = tuple(range(seeds))
-    return [Arm(names, (s,), (v,)) for s, v in zip(score, variance, strict=True)], truth
+    made = [Arm(names, (s,), (v,)) for s, v in zip(score, variance, strict=True)]
+    if cell.others:
+        made = [arm.of_runs(range(cell.others if place else max(cell.looks))) for place, arm in enumerate(made)]
+    return made, truth
 
 
 # What is measured of one draw
-
-
-@lru_cache(None)
-def oracle_width(cell: Cell) -> float:
-    """Width of the population interval of one who knows the variance components, but has only the same data's df.
-
-    Satterthwaite's df at the true components: with few seeds even the exact t interval is far wider than a normal one.
-    """
-    setting, seeds = cell.setting, cell.looks[0]
-    falls = COLLAPSE_SHARE * (1 - COLLAPSE_SHARE) * _falls(cell, 2)[:, 0] ** 2
-    runs = (setting.run_sd**2 + falls) / seeds
-    seed_variance, problems = float(runs.sum()), setting.problems
-    extra = setting.arm_problem**2 / problems
-    within = 2 * setting.rest**2 / seeds / problems
-    denominator = float((runs**2).sum()) / (seeds - 1)
-    if extra:
-        denominator += (extra + within) ** 2 / (problems - 1) + within**2 / (2 * (seeds - 1) * (problems - 1))
-    variance = seed_variance + extra
-    return float(2 * t.ppf(1 - ALPHA / 2, variance**2 / denominator) * np.sqrt(variance))
 
 
 def _coverage(cell: Cell, rng: np.random.Generator) -> Callable[[], Measures]:
@@ -226,7 +142,9 @@ def _coverage(cell: Cell, rng: np.random.Generator) -> Callable[[], Measures]:
         (baseline, treatment), truth = draw(cell, rng)
         low, high = naive.pooled_t(treatment, baseline)
         unknown = cell.distribution == BINOMIAL
-        reference = {BENCHMARK: high - low, POPULATION: np.nan if unknown else oracle_width(cell)}
+        reference = {BENCHMARK: high - low, POPULATION: np.nan if unknown or cell.others else oracle_width(cell)}
+        if cell.others:  # cautious by design: width is not claimed
+            reference[BENCHMARK] = np.nan
         found = {}
         for estimand, true in truth.items():
             try:
@@ -262,9 +180,9 @@ def _alternatives(cell: Cell, rng: np.random.Generator) -> Callable[[], Measures
     return measure
 
 
-def _says_something(treatment: Arm, baseline: Arm, estimand: str, alpha: float) -> bool:
-    """Whether the verdict is better or worse; which of the others it is, judge would say."""
-    return verdict(estimate(treatment, baseline, estimand, alpha), alpha, MARGIN, np.nan, "")[0] in (BETTER, WORSE)
+def _says(treatment: Arm, baseline: Arm, estimand: str, alpha: float) -> str:
+    """The verdict; which of the inconclusive ones it is, judge would say."""
+    return effects.verdict(estimate(treatment, baseline, estimand, alpha), alpha, MARGIN, np.nan, "")[0]
 
 
 def _false_verdicts(cell: Cell, rng: np.random.Generator) -> Callable[[], Measures]:
@@ -276,12 +194,12 @@ def _false_verdicts(cell: Cell, rng: np.random.Generator) -> Callable[[], Measur
         seen = [[arm.of_runs(range(n)) for arm in drawn] for n in looks]
 
         def said(arm: int, alpha: float) -> bool:
-            return any(_says_something(arms[arm], arms[0], estimand, alpha) for arms in seen)
+            return any(_says(arms[arm], arms[0], estimand, alpha) in (BETTER, WORSE) for arms in seen)
 
         unadjusted = [said(arm, ALPHA) for arm in range(1, max(ARMS) + 1)]
         found = {}
         for count in ARMS:
-            level = ALPHA / (count * len(looks))
+            level = effects.level(ALPHA, count, len(looks))
             # What a stricter level says, the looser one says too: only those arms need to be asked again.
             found[count, estimand, OURS, "better or worse"] = float(
                 any(unadjusted[arm - 1] and said(arm, level) for arm in range(1, count + 1))
@@ -294,15 +212,17 @@ def _false_verdicts(cell: Cell, rng: np.random.Generator) -> Callable[[], Measur
 
 def _verdicts(cell: Cell, rng: np.random.Generator) -> Callable[[], Measures]:
     assert cell.estimand is not None
-    estimand = cell.estimand
+    estimand, looks = cell.estimand, len(cell.looks)
 
-    def measure() -> Measures:
+    def measure() -> Measures:  # of one arm at the last look
         (baseline, treatment), _ = draw(cell, rng)
-        said = judge(treatment, baseline, estimand, ALPHA, MARGIN).verdict
-        return {
-            (1, estimand, OURS, name): float(said == name)
-            for name in (BETTER, WORSE, NO_DIFFERENCE, INCONCLUSIVE, UNDERPOWERED)
-        }
+        said = judge(treatment, baseline, estimand, effects.level(ALPHA, 1, looks), MARGIN).verdict
+        found = {(1, estimand, OURS, name): float(said == name) for name in VERDICTS}
+        if abs(cell.delta) == MARGIN:  # in families of more arms: is it called no difference all the same?
+            for count in ARMS[1:]:
+                said = _says(treatment, baseline, estimand, effects.level(ALPHA, count, looks))
+                found[count, estimand, OURS, NO_DIFFERENCE] = float(said == NO_DIFFERENCE)
+        return found
 
     return measure
 
@@ -348,25 +268,41 @@ def _mean(values: Reals) -> tuple[float, float]:
     return float(values.mean()), float(values.std(ddof=1) / np.sqrt(len(values)))
 
 
-def _expected_power(cell: Cell, name: str) -> float | None:
-    """Chance of this verdict by theory, where a t test of run scores decides."""
-    if cell.estimand != BENCHMARK or name not in (BETTER, WORSE):
-        return None
-    seeds = cell.looks[0]
-    df, shift = 2 * (seeds - 1), cell.delta / cell.setting.run_sd * np.sqrt(seeds / 2)
-    return float(nct.sf(t.ppf(1 - ALPHA / 2, df), df, shift if name == BETTER else -shift))
+def _expected(cell: Cell, arms: int, quantity: str) -> float | None:
+    """What theory says of a number."""
+    if quantity in VERDICTS:
+        known = verdict_shares(cell)[quantity] if arms == 1 else None
+        return cell.power if cell.power and quantity == BETTER else known
+    return {"coverage": 1 - ALPHA, "better or worse": ALPHA}.get(quantity)
 
 
-def _targets(cell: Cell, name: Name, se: float) -> tuple[float | None, float | None]:
-    """What is claimed of a number."""
-    _, _, method, quantity = name
+def _targets(cell: Cell, name: Name, count: int) -> tuple[float | None, float | None]:
+    """What is claimed of a number found in so many studies. The levels are the claim's own, whatever level says."""
+
+    def errors(share: float, times: int = 3) -> float:
+        return times * float(np.sqrt(share * (1 - share) / count))
+
+    arms, _, method, quantity = name
     if method != OURS or cell.distribution in LIMITS:
         return None, None
     if quantity == "coverage":
-        return (0.935, 0.965) if cell.distribution == GAUSSIAN else (0.93, None)
+        return (0.935, 0.965) if cell.distribution == GAUSSIAN and not cell.others else (0.93, None)
     if quantity == "width ratio":
         return None, 1.15
-    return (None, ALPHA + 3 * se) if quantity == "better or worse" else (None, None)
+    if quantity == "better or worse":
+        return None, ALPHA + errors(ALPHA)
+    if quantity == NO_DIFFERENCE and abs(cell.delta) == MARGIN:
+        level = ALPHA / (arms * len(cell.looks))
+        return None, level + errors(level)
+    expected = _expected(cell, arms, quantity) if quantity in VERDICTS else None
+    if expected is None:
+        return None, None
+    exact = cell.estimand == BENCHMARK and quantity in (BETTER, WORSE)
+    if exact and quantity == BETTER and cell.delta > 0:
+        allowed = errors(expected)  # power
+    else:  # some 200 more shares: of so many, three errors would miss one in every few runs by chance
+        allowed = errors(expected, 4) + (0.0 if exact else APPROXIMATION[cell.estimand or ""])
+    return (expected - allowed if expected > allowed else None), expected + allowed
 
 
 def summarise(cell: Cell, found: Sequence[dict[Name, Reals]]) -> list[Row]:
@@ -378,13 +314,13 @@ def summarise(cell: Cell, found: Sequence[dict[Name, Reals]]) -> list[Row]:
         each = each[~np.isnan(each)]
         if quantity == "reference" or not len(each):
             continue
-        expected = {"coverage": 1 - ALPHA, "better or worse": ALPHA}.get(quantity, _expected_power(cell, quantity))
         mean, se = _mean(each)
-        rows.append(Row(cell, arms, estimand, method, quantity, mean, se, expected, *_targets(cell, name, se)))
+        bounds = _targets(cell, name, len(each))
+        rows.append(Row(cell, *name, mean, se, _expected(cell, arms, quantity), *bounds))
         reference = values.get((arms, estimand, method, "reference"))
         if quantity == "width" and reference is not None and not np.isnan(reference).any():
             usual = float(reference.mean())
             se = _mean(values[name] - reference * mean / usual)[1] / usual
-            bounds = _targets(cell, (arms, estimand, method, "width ratio"), se)
-            rows.append(Row(cell, arms, estimand, method, "width ratio", mean / usual, se, None, *bounds))
+            ratio = (arms, estimand, method, "width ratio")
+            rows.append(Row(cell, *ratio, mean / usual, se, None, *_targets(cell, ratio, len(each))))
     return rows
