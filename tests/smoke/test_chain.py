@@ -59,6 +59,30 @@ def test_it_ends_in_a_page_and_there_is_nothing_left_to_do(done: Copy) -> None:
     assert "6 runs: 6 trained, 6 evaluated" in done.command("workflow_scripts", "status").stdout
 
 
+def test_every_stored_reward_is_given_again(done: Copy) -> None:
+    """What the trainer hands to the grader, and what is kept of it, are the same rows."""
+    rewards = read(done, tables.REWARDS)
+    assert [(r["regraded"], r["changed"]) for r in rewards] == [(64, 0)] * 4 + [(32, 0)] * 2
+
+
+@pytest.mark.slow
+def test_a_new_reward_version_regrades_and_trains_nothing(done: Copy, tmp_path: Path) -> None:
+    copy = Copy(tmp_path / "regraded")
+    shutil.copytree(done.root, copy.root, symlinks=True)
+    manifest = copy.root / ROOT / "runs/gapo/seed-0/checkpoints.parquet"
+    before = manifest.stat().st_mtime_ns
+    copy.edit("workflow_scripts/grading/__init__.py", "REWARD_VERSION = 1", "REWARD_VERSION = 2")
+    copy.snakemake("--cores", "2", "--quiet", "rules", "host")
+    assert "what was trained under 1 stays valid" in (copy.root / ROOT / "report.html").read_text(encoding="utf-8")
+    grader = "workflow_scripts/grading/exact_answer.py"
+    copy.edit(grader, "if value == _value(answer)", "if abs(value - (_value(answer) or 0)) <= 1")
+    copy.snakemake("--cores", "2", "--quiet", "rules", "host")
+    assert all(0 < row["to_correct"] == row["changed"] < row["regraded"] for row in read(copy, tables.REWARDS))
+    assert "retrain_on_reward_change=true" in (copy.root / ROOT / "summary.md").read_text(encoding="utf-8")
+    assert manifest.stat().st_mtime_ns == before
+    assert copy.would_run() == set()
+
+
 def test_every_sample_is_counted(done: Copy) -> None:
     counts = read(done, tables.COUNTS)
     assert {(r["arm"], r["seed"], r["step"]) for r in counts} == {

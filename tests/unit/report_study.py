@@ -150,6 +150,15 @@ def runs() -> list[dict]:
     ]  # fmt: skip
 
 
+def rewards() -> list[dict]:
+    """All rollouts graded again, no reward changed."""
+    return [
+        {"arm": arm, "seed": seed, "grader": "exact_answer", "rollouts": 400, "regraded": 400, "changed": 0,
+         "changed_share": 0.0, "to_correct": 0, "to_wrong": 0, "reward_version": 1, "code_reward_version": 1}
+        for arm in ROLES for seed in range(3)
+    ]  # fmt: skip
+
+
 def contents() -> dict[str, list[dict]]:
     """Rows of every table the report reads."""
     planted = [
@@ -163,7 +172,8 @@ def contents() -> dict[str, list[dict]]:
     ]
     return {
         "effects": EFFECTS, "scores": scores(), "noise_floors": noise_floors(), "reachability": reachability(),
-        "dynamics": dynamics(), "policies": policies(), "runs": runs(), "contamination": planted, "gold_audit": audit,
+        "dynamics": dynamics(), "policies": policies(), "rewards": rewards(), "runs": runs(), "contamination": planted,
+        "gold_audit": audit,
         "power": [
             {"seeds": n, "run_sd": 0.021, "run_sd_upper80": 0.028, "mde80_one": 0.021 * f, "mde80_family": 0.025 * f,
              "mde80_family_upper80": 0.03 * f, "resolves_margin": 0.025 * f <= 0.05, "seconds_per_run": 45.0,

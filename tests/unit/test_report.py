@@ -118,10 +118,10 @@ FAULTS = [
                                     "message": "seed 3 collapsed: entropy 0.02 after 0.61"}],
      "gapo seed 3 collapsed: entropy 0.02 after 0.61."),
     ("rewards", replace(contents()["rewards"], {"code_reward_version": 2, "changed": 8, "to_correct": 8}, arm="gapo"),
-     "the code's grader would give 2.0 % of stored rollouts another reward (gapo); --config "
+     "would give 2.0 % of stored rollouts another reward (gapo); --config "
      "retrain_on_reward_change=true trains again."),
     ("rewards", replace(contents()["rewards"], {"changed": 4, "to_wrong": 4}),
-     "another reward (gspo_asym, gapo, gapo_matched, placebo, slow); the grader's REWARD_VERSION does not say so"),
+     "another reward (gspo_asym, gapo, gapo_matched, placebo, slow); its REWARD_VERSION does not say so"),
     ("scores", replace(contents()["scores"], {"truncated_share": 0.4}, arm="base", level="arm"),
      "Answers are cut off at the token limit in the evaluation: up to 40.0 % (base)."),
     ("contamination", replace(contents()["contamination"], {"caught": False}, holdout_problem_id="h3"),

@@ -24,7 +24,9 @@ STATISTICS = {
     "estimate_scores", "measure_noise_floors", "estimate_effects", "estimate_power", "summarise_difficulty",
     "summarise_coverage",
 }  # fmt: skip
-RECORDS = {"list_runs", "summarise_dynamics", "ask_policies", "check_reachability"}  # tables of what training recorded
+RECORDS = {  # tables of what training recorded
+    "list_runs", "summarise_dynamics", "ask_policies", "check_reachability", "reward_again",
+}  # fmt: skip
 END = FIGURES | {"report"}
 FROM_COUNTS = (
     {"count", "list_runs"} | STATISTICS | {"plot_effects", "plot_learning_curves", "plot_noise_floors", "report"}
@@ -62,7 +64,7 @@ ALL = tuple(STUDY["arms"])
 EVERY_RUN = train(*ALL) | evaluate(*ALL) | FROM_RUNS
 BASE = base("sample_base", "grade_base")
 SAMPLED_AGAIN = evaluate(*ALL) | BASE | FROM_COUNTS
-GRADED_AGAIN = grade(*ALL) | base("grade_base") | {f"audit_gold {BENCHMARK}"} | FROM_COUNTS
+GRADED_AGAIN = grade(*ALL) | base("grade_base") | {f"audit_gold {BENCHMARK}", "reward_again"} | FROM_COUNTS
 NEW_BENCHMARK = (
     {f"fetch_benchmark {OTHER}", f"audit_gold {OTHER}", f"check_contamination {OTHER}"}
     | evaluate(*ALL, benchmark=OTHER)

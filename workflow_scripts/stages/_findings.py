@@ -196,7 +196,7 @@ def _reward_check(arm: str, runs: list[Row]) -> Row:
     again = (
         "--config retrain_on_reward_change=true trains again"
         if own != held
-        else "the grader's REWARD_VERSION does not say so: raise it, or nothing can train again"
+        else "its REWARD_VERSION does not say so: raise it, or nothing can train again"
     )
     return row | {
         "verdict": "warn" if changed else "pass", "value": changed / total, "message": text, "again": again,

@@ -19,7 +19,7 @@ def _moves(path: str, grader: str, answers: dict[str, str], train: str) -> Count
     parts, in each of which equal ones of a problem are graded once."""
     rows, first = tables.read(path, tables.ROLLOUTS, ["problem_id", "status", "truncated"], coded=True), 0
     found: Counter[tuple[bool, bool]] = Counter()
-    for texts in tables.parts(path, tables.ROLLOUTS, "completion"):
+    for texts in tables.parts(path, tables.ROLLOUTS, "completion", rows=1 << 10):
         whole = rows.slice(first, len(texts)).append_column("completion", texts)
         first += len(texts)
         part = whole.filter(pc.is_valid(whole["completion"])).to_pydict()
