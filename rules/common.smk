@@ -22,6 +22,8 @@ try:
         if twice := repeated_keys(Path(file).read_text(encoding="utf-8")):
             raise StudyFaults([f"{file}: {line}" for line in twice])
     STUDY = load(config)
+    if missing := preflight.reward_faults(STUDY):
+        raise StudyFaults(missing)
 except StudyFaults as faults:
     sys.exit("The study cannot run:\n" + "\n".join(f"  {line}" for line in faults.lines))
 

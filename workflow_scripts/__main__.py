@@ -1,6 +1,7 @@
 """`armslength`: what needs no DAG. `armslength --help` lists the commands."""
 
 import difflib
+import errno
 import importlib
 import os
 import sys
@@ -47,9 +48,14 @@ def main() -> int:
             return _run()
         finally:
             sys.stdout.flush()
-    except BrokenPipeError:  # whoever read the output has gone, as `head` does
+    except OSError as error:  # whoever read the output has gone, as `head` does; or its disk is full
+        if not isinstance(error, BrokenPipeError) and error.errno not in (errno.ENOSPC, errno.EDQUOT):
+            raise
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # the interpreter flushes again at its end
-        return BROKEN_PIPE
+        if isinstance(error, BrokenPipeError):
+            return BROKEN_PIPE
+        print(f"armslength: {error.filename or 'the output'}: cannot be written: {error.strerror}", file=sys.stderr)
+        return 1
 
 
 if __name__ == "__main__":

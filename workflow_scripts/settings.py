@@ -18,7 +18,7 @@ from workflow_scripts import benchmarks
 from workflow_scripts.digest import source_digest
 from workflow_scripts.grading import libraries as grader_libraries
 from workflow_scripts.study import Study
-from workflow_scripts.study.keys import POLICIES, Fields
+from workflow_scripts.study.keys import POLICIES, PROMPTS, Fields
 
 Settings = dict[str, Any]
 
@@ -102,12 +102,12 @@ def audit_train_set(study: Study, reward_version: int) -> Settings:
     return {"grader": train_grader(study), "reward_version": reward_version}
 
 
-def _model(study: Study) -> Settings:
+def _model(study: Study, prompt_family: str) -> Settings:
     """What training and sampling need to know of the model; the weights themselves are an input."""
     model = study.model
     return _set(
         dtype=model.dtype,
-        prompt_family=model.prompt_family,
+        prompt_family=prompt_family,
         adapter=model.adapter.model_dump() if model.adapter else None,
     )
 
@@ -126,11 +126,18 @@ def prepare_base(study: Study) -> Settings:
     }
 
 
+def _asked_of_the_tokenizer(family: str) -> int:
+    """0: nothing; 1: a chat template; 2: one that takes a system prompt."""
+    system = PROMPTS[family].get("system")
+    return 0 if system is None else 1 + bool(system)
+
+
 def fits(study: Study) -> Settings:
     """What the base must fit, looked at when it is made; no setting of it."""
     adapter = study.model.adapter
+    families = (study.model.prompt_family, _evaluated_with(study))
     return {
-        "prompt_family": study.model.prompt_family,
+        "prompt_family": max(families, key=_asked_of_the_tokenizer),
         "adapter": adapter.model_dump() if adapter else None,
         "rollout.max_completion": max(study.resolved(arm).rollout.max_completion for arm in study.arms),
         "evaluation.max_completion": study.evaluation.max_completion,
@@ -174,7 +181,7 @@ def train(study: Study, arm: str, seed: int, reward_version: int) -> Settings:
     branch = {"step": resolved.branch_from.step, "optimizer": resolved.optimizer} if resolved.branch_from else None
     return _set(
         seed=seed,
-        model=_model(study),
+        model=_model(study, study.model.prompt_family),
         objective=resolved.objective,
         rollout=resolved.rollout.model_dump(exclude_none=True),
         training=training,
@@ -184,16 +191,20 @@ def train(study: Study, arm: str, seed: int, reward_version: int) -> Settings:
     )
 
 
+def _evaluated_with(study: Study) -> str:
+    return study.evaluation.prompt_family or study.model.prompt_family
+
+
 def prompt_root(study: Study) -> str:
-    """The one prompt family that training and sampling use."""
-    return f"sampling/prompts.json:{study.model.prompt_family}"
+    """The one prompt family that sampling uses."""
+    return f"sampling/prompts.json:{_evaluated_with(study)}"
 
 
 def train_roots(study: Study, arm: str) -> tuple[str, ...]:
-    """What training looks up by name: this arm's clip policy and surrogate, and the prompt family."""
+    """What training looks up by name: this arm's clip policy and surrogate, and its prompt family."""
     axes = study.resolved(arm).objective
     bounds = (f"objectives.bounds:{axes['bounds']}",) if "bounds" in axes else ()
-    return (*bounds, f"objectives.surrogate:{axes['surrogate']}", prompt_root(study))
+    return (*bounds, f"objectives.surrogate:{axes['surrogate']}", f"sampling/prompts.json:{study.model.prompt_family}")
 
 
 def branch_states(study: Study) -> dict[str, list[int]]:
@@ -217,7 +228,7 @@ def _sampling(study: Study, benchmark: str) -> Settings:
     evaluation = study.evaluation
     return _set(
         benchmark=benchmark,
-        model=_model(study),
+        model=_model(study, _evaluated_with(study)),
         problems=evaluation.problems,
         samples=study.samples_of(benchmark),
         temperature=evaluation.temperature,
@@ -324,7 +335,7 @@ def ask_policies(study: Study) -> Settings:
 
 
 def rewards(study: Study, reward_version: int) -> Settings:
-    """What it takes to grade the stored rollouts again: each arm's grader, and the libraries of graders that have any."""
+    """What grading the stored rollouts again needs: each arm's reward, and the versions of the graders' libraries."""
     runs = study.runs()
     by_arm = {arm: study.resolved(arm).training.reward for arm in runs}
     libraries = {name: found for name in {*by_arm.values()} if ":" not in name and (found := grader_libraries(name))}

@@ -56,6 +56,11 @@ FORMS = [
     ("deepscaler_math_train", {"problem": "Q", "answer": None, "difficulty": 2.0, "type": ""}, ("Q", "", 2)),
     ("deepscaler_aime_train", {"problem": "Q", "answer": "5", "difficulty": 4.25, "year": 1990}, ("Q", "5", None)),
     ("dapo_math", dapo("Q", "34"), ("Q", "34", None)),
+    ("svamp", {"ID": "1", "Body": "B.", "Question": "Q", "Answer": 145.0}, ("B. Q", "145", None)),
+    ("svamp", {"ID": "1", "Body": "B", "Question": "Q", "Answer": "145.0"}, ("B, Q", "145", None)),  # the hub's
+    ("mawps_singleop", {"input": "Q", "target": 14.0}, ("Q", "14", None)),
+    ("mawps_test", {"question": "Q", "result": "1_034", "result_float": 1034.0}, ("Q", "1034", None)),
+    ("mawps_test", {"question": "Q", "result": "1/3", "result_float": 0.333}, ("Q", "1/3", None)),
 ]
 
 
@@ -100,6 +105,8 @@ def test_every_set_names_what_it_is():
         ("dapo_math", dapo("Q", "1", before="Please. "), "lacks the instruction around the problem"),
         ("dapo_math", {**dapo("Q", "1"), "prompt": []}, "not in the form this set has"),
         ("dapo_math", dapo(" \n ", "1"), "the question is empty"),
+        ("svamp", {"Body": "B", "Question": "Q", "Answer": "nan"}, "the answer is nan, which is no number"),
+        ("mawps_addsub", {"input": "Q", "target": float("nan")}, "the answer is nan, which is no number"),
     ],
 )
 def test_a_row_of_another_form_is_an_error(name, row, message, tmp_path):

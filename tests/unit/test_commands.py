@@ -39,6 +39,17 @@ def test_who_stops_reading_ends_a_command_quietly() -> None:
     process.stderr.close()
 
 
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="this system has no /dev/full")
+@pytest.mark.parametrize("unbuffered", ["", "1"], ids=["at its end", "at once"])
+def test_a_full_disk_behind_the_output_is_one_line(unbuffered: str) -> None:
+    command = [sys.executable, "-m", "workflow_scripts", "--help"]
+    environment = os.environ | {"PYTHONUNBUFFERED": unbuffered}
+    with open("/dev/full", "w") as full:
+        done = subprocess.run(command, cwd=DEFAULT_STUDY.parent, env=environment, stdout=full, stderr=subprocess.PIPE)
+    said = b"armslength: the output: cannot be written: No space left on device\n"
+    assert (done.stderr, done.returncode) == (said, 1)
+
+
 @pytest.mark.parametrize(("text", "said"), [(None, "No such file"), ("a: [1", "no YAML")])
 def test_a_configfile_that_cannot_be_read_is_named(text: str | None, said: str, tmp_path: Path) -> None:
     path = tmp_path / "study.yaml"

@@ -148,11 +148,19 @@ def test_an_own_set_loads_from_each_format(tmp_path):
     (tmp_path / "x.json").write_text(json.dumps(rows), encoding="utf-8")
     pq.write_table(pa.Table.from_pylist([{**row, "a": str(row["a"])} for row in rows]), tmp_path / "x.parquet")
     (tmp_path / "bom.jsonl").write_bytes(b"\xef\xbb\xbf" + (tmp_path / "x.jsonl").read_bytes().replace(b"\n", b"\r\n"))
-    for name in ("x.jsonl", "x.json", "bom.jsonl"):
+    (tmp_path / "mac.jsonl").write_bytes((tmp_path / "x.jsonl").read_bytes().replace(b"\n", b"\r"))
+    for name in ("x.jsonl", "x.json", "bom.jsonl", "mac.jsonl"):
         found = fetched(own(tmp_path / name), tmp_path)
         assert [row["answer"] for row in found] == ["14", "3/4", "7"]
         assert questions(found) == ["How many?", "How much?", "Which?"]
     assert questions(fetched(own(tmp_path / "x.parquet"), tmp_path)) == ["How many?", "How much?", "Which?"]
+
+
+def test_what_only_looks_like_the_end_of_a_line_stays_in_its_text(tmp_path):
+    texts = [f"a{mark}b" for mark in "\u2028\u2029\x85"]
+    rows = [json.dumps({"q": text, "a": 1}, ensure_ascii=False) for text in texts]
+    (tmp_path / "x.jsonl").write_bytes("\r".join(rows).encode())
+    assert questions(fetched(own(tmp_path / "x.jsonl"), tmp_path)) == texts
 
 
 def test_problem_ids_depend_on_set_text_and_answer_alone(tmp_path):
@@ -196,10 +204,15 @@ def test_a_part_of_a_set(tmp_path):
         (b'{"q": null, "a": 1}\n', r"x\.jsonl: line 1: the question is null"),
         (b'{"q": "x", "a": 1}\n{"q": " \\t ", "a": 1}\n', r"x\.jsonl: line 2: the question is empty"),
         (b'{"q": "x", "a": " "}\n', r"x\.jsonl: line 1: the answer is empty"),
+        (b'{"q": "x", "a": 1}\r{"q": "y", "a": }\r', r"x\.jsonl: line 2: not valid JSON"),
+        (b'{"q": "x", "a": 1}\r\n{"q": "x", "a": NaN}\r\n', r"x\.jsonl: line 2: the answer is nan, which is no number"),
+        (b'{"q": "x", "a": -Infinity}\n', r"x\.jsonl: line 1: the answer is -inf, which is no number"),
+        (b'{"q": "x", "a": 1e999}\n', r"x\.jsonl: line 1: the answer is inf, which is no number"),
         (b'{"q": "x", "a": true}\n', r"x\.jsonl: line 1: the answer is not a text"),
         (b'{"q": ["x"], "a": 1}\n', r"x\.jsonl: line 1: the question is not a text"),
         (b'["x", 1]\n', r"x\.jsonl: line 1: .*one object a line; a file that is one list is named \.json"),
         (b'{"q": "\xff", "a": 1}\n', r"x\.jsonl: line 1: not UTF-8 at byte 7"),
+        (b'{"q": "x", "a": 1}\r{"q": "\xed\xa0\x80", "a": 1}', r"x\.jsonl: line 2: not UTF-8 at byte 7"),
         (b'{"q": "\\ud800", "a": 1}\n', r"x\.jsonl: line 1: the question holds half a character"),
         (b"[" * 100_000, r"x\.jsonl: line 1: not valid JSON \(too deep\)"),
     ],

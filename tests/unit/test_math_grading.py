@@ -112,11 +112,46 @@ def test_any_text_gets_a_verdict_and_only_a_marked_answer_is_correct(rows):
 
 def test_what_the_token_limit_may_have_cut_is_no_answer():
     assert status("\\boxed{\\frac{1}{2}}", "1/2", truncated=True) == "correct"
-    assert status("\\boxed{\\frac{1}{2}} and", "1/3", truncated=True) == "wrong"
+    assert status("\\boxed{\\frac{1}{2}}", "1/3", truncated=True) == "wrong"
     assert status("\\boxed{\\frac{1}{2}", "1/2", truncated=True) == "truncated"
     assert status("#### 1", "1", truncated=True) == "truncated"
     assert status("the answer is $x", "x", truncated=True) == "truncated"
     assert status("<think> \\boxed{1}", "1", truncated=True) == "truncated"
+
+
+@pytest.mark.parametrize(
+    ("completion", "right"),
+    [
+        ("So 2+3 is \\boxed{5}. Wait, let me re-check", "truncated"),
+        ("so \\boxed{5}, 6", "truncated"),
+        ("so \\boxed{5}" + "." * 81, "truncated"),
+        ("so \\boxed{5}.", "correct"),
+        ("$$\\begin{aligned}x&=\\boxed{\\boxed{5}}\\end{aligned}$$\n\\]\\right) **", "correct"),
+        ("Hm, \\boxed{6}. </think> It is \\boxed{5}, as was to be shown by", "correct"),
+        ("a</think> b <think>\\boxed{5}", "truncated"),
+    ],
+)
+def test_a_box_of_a_completion_that_was_cut_is_an_answer_where_it_ends_it_or_the_thinking_is_over(completion, right):
+    """The prompt may have opened the thinking: a completion cut inside then shows no tag. Uncut, its last box pays."""
+    assert status(completion, "5", truncated=True) == right
+    assert status(completion, "5") == ("unparsed" if completion.endswith("<think>\\boxed{5}") else "correct")
+
+
+def test_full_caches_lose_no_verdict_of_another_thread(monkeypatch):
+    """A thread that empties the cache between another's look-ups."""
+    monkeypatch.setattr(math_answer, "_MOST_KNOWN", 2)
+    monkeypatch.setattr(math_answer, "_known", {})
+    monkeypatch.setattr(_pool, "ask", lambda pairs: time.sleep(0.001) or [("correct", None)] * len(pairs))
+    rows = [boxed(f"x+{n}", "x") for n in range(6)]
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-5)
+    try:
+        with ThreadPoolExecutor(8) as pool:
+            found = list(pool.map(lambda n: math_answer.grade_many(rows[n % 3 :] + rows), range(200)))
+    finally:
+        sys.setswitchinterval(interval)
+    assert {verdict.status for verdicts in found for verdict in verdicts} == {"correct"}
+    assert len(math_answer._known) <= 6
 
 
 @pytest.mark.parametrize(

@@ -7,10 +7,10 @@ import pytest
 from test_study import small
 
 from workflow_scripts import settings
-from workflow_scripts.commands import preflight
+from workflow_scripts.commands import DEFAULT_STUDY, configuration, preflight
 from workflow_scripts.stages import train
 from workflow_scripts.stages._command import StageError
-from workflow_scripts.study import Study, load
+from workflow_scripts.study import Study, StudyFaults, load
 
 
 def study(reward: str, **changes: Any) -> Study:
@@ -43,7 +43,12 @@ NOWHERE = "in the working directory or the installed packages"
     ],
 )
 def test_what_jobs_will_not_find_is_said_before_the_first(here: Path, reward: str, said: str | None) -> None:
-    assert preflight._rewards(study(reward)) == ([f"training.reward: {reward!r}: {said}"] if said else [])
+    assert preflight.reward_faults(study(reward)) == ([f"training.reward: {reward!r}: {said}"] if said else [])
+
+
+def test_the_default_study_asks_for_the_threshold_of_a_reward_from_the_command_line() -> None:
+    with pytest.raises(StudyFaults, match=r"^training\.success_threshold: missing: own_rewards:short "):
+        load(configuration(str(DEFAULT_STUDY), ["training={reward: 'own_rewards:short'}"]))
 
 
 def test_comments_of_a_reward_train_nothing_again_and_its_code_does(here: Path) -> None:

@@ -167,3 +167,24 @@ def test_the_token_arm_has_a_partner_that_differs_in_bounds_alone() -> None:
     found = study("gapo-qwen-math")
     partners = [arm for arm in ARMS["gapo-qwen-math"] if found.only_bounds("gapo_token", arm)]
     assert partners == ["fixed_token"]
+
+
+def test_evaluation_may_ask_in_another_way_than_training() -> None:
+    keys = yaml.safe_load((REPOSITORY / "studies/abc-grpo-1.7b.yaml").read_text(encoding="utf-8"))
+    assert (keys["model"]["prompt_family"], keys["evaluation"]["prompt_family"]) == ("abc-grpo", "qwen-math")
+
+    def found(family: str | None) -> tuple[Any, ...]:
+        study = load({**keys, "evaluation": {**keys["evaluation"], "prompt_family": family}})
+        sampled = [settings.sample_base(study, 0, "amc23"), settings.sample_checkpoints(study, "grpo", 0, "amc23")]
+        trained = (settings.train(study, "grpo", 0, 1), settings.train_roots(study, "grpo"))
+        return trained, sampled, settings.prompt_root(study), settings.fits(study)["prompt_family"]
+
+    trained, sampled, root, fits = found("qwen-math")
+    assert [part["model"].pop("prompt_family") for part in sampled] == ["qwen-math"] * 2
+    assert (root, fits) == ("sampling/prompts.json:qwen-math", "qwen-math")  # a system prompt asks for more than none
+    alike = found(None)
+    assert found("abc-grpo") == alike
+    assert [part["model"].pop("prompt_family") for part in alike[1]] == ["abc-grpo"] * 2
+    assert (trained, sampled) == alike[:2]
+    assert trained[1][-1] == alike[2] == "sampling/prompts.json:abc-grpo"
+    assert found("base-boxed")[3] == "abc-grpo"  # a chat template

@@ -56,6 +56,10 @@ FAULTS = {
     "unknown key": ({"sedes": 3}, ["sedes", "seeds"]),
     "baseline that is no arm": ({"baseline": "fixd"}, ["baseline", "fixd", "fixed"]),
     "two at once": ({"baseline": "fixd", "seeds": []}, ["baseline", "seeds"]),
+    "reward that is not there": (
+        {"training": {**STUDY["training"], "reward": "json:loadz", "success_threshold": 0.5}},
+        ["training.reward: 'json:loadz': json has no loadz; did you mean 'load'"],
+    ),
     "negative margin": ({"analysis": {"margin": -1}}, ["analysis.margin", "-1"]),
     "unknown benchmark": (
         {"evaluation": {**STUDY["evaluation"], "benchmarks": ["word_problem_test"]}},

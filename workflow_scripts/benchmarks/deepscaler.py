@@ -1,7 +1,7 @@
 """DeepScaleR (Luo et al. 2025): AIME and AMC before 2023, Omni-MATH and STILL; and two parts of its sources.
 
-The parts are files of the authors' repository (rllm, data/train): MATH and AIME 1983 to 2023, not deduplicated against
-anything. A few rows have no answer.
+The parts are files of the authors' repository (rllm, data/train), MATH and AIME 1983 to 2023, not deduplicated against
+anything: for local use alone, as the hub has only what was made of them. A few rows have no answer.
 """
 
 from typing import Any

@@ -27,10 +27,12 @@ def rows(path: Path) -> Iterator[tuple[int, Any]]:
 
 
 def _lines(path: Path) -> Iterator[tuple[int, Any]]:
-    with path.open("rb") as file:
+    # as text a line ends with \n, \r\n or \r; what is not UTF-8 comes back as its bytes, to be named with its line
+    with path.open(encoding="utf-8", errors="surrogateescape") as file:
         for number, line in enumerate(file):
             place = f"{path}: line {number + 1}"
-            text = _decoded(line, place).removeprefix("\ufeff" if number == 0 else "").strip()
+            raw = line.encode("utf-8", "surrogateescape")
+            text = _decoded(raw, place).removeprefix("\ufeff" if number == 0 else "").strip()
             if text:
                 row = _parsed(text, path, number + 1)
                 if not isinstance(row, dict):

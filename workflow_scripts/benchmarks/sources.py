@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import math
 import os
 import re
 from collections.abc import Callable, Iterable
@@ -154,6 +155,9 @@ def _cleaned(row: Any, read: Callable[[Row], Row], place: str, gaps: bool) -> Ro
         raise SourceError(f"{place}: no column {error.args[0]!r}; columns: {columns}") from None
     except (AttributeError, IndexError, TypeError, ValueError, OverflowError) as error:
         raise SourceError(f"{place}: not in the form this set has ({error})") from None
+    for key in ("question", "answer", "id"):
+        if isinstance(value := clean.get(key), float) and not math.isfinite(value):
+            raise SourceError(f"{place}: the {key} is {value}, which is no number")
     answer = clean["answer"]
     if isinstance(answer, int | float) and not isinstance(answer, bool):
         answer = f"{answer:.15g}" if isinstance(answer, float) else str(answer)

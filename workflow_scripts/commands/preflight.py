@@ -19,7 +19,7 @@ from workflow_scripts.training import TESTED_TRL
 
 def missing_sources(study: Study, root: Path) -> list[str]:
     """One line for each source that is missing, with what to set; [] if the study can start."""
-    lines = [*_local_files(study, root), *_model(study, root), *_rewards(study)]
+    lines = [*_local_files(study, root), *_model(study, root), *reward_faults(study)]
     if study.model.source == "hub" or any(place["source"] == "hub" for _, place in _problem_sets(study, root)):
         from workflow_scripts.commands.hub import Hub  # its client takes a while to import
 
@@ -46,8 +46,8 @@ def other_trl() -> list[str]:
     return [] if found == TESTED_TRL else [f"trl: {found} is here; the trainer is tested with {TESTED_TRL} alone"]
 
 
-def _rewards(study: Study) -> list[str]:
-    """Reward functions of the user's own that jobs will not find."""
+def reward_faults(study: Study) -> list[str]:
+    """Reward functions of the user's own that jobs will not find; nothing is imported, so a dry run asks too."""
     lines = {}
     for arm in study.runs():
         reward = study.resolved(arm).training.reward

@@ -15,6 +15,8 @@ from workflow_scripts import tables
 from workflow_scripts.stages._deviations import read
 from workflow_scripts.study import Study
 
+_EVALUATION = {"problems", "temperature", "top_p", "top_k", "prompt_family", "max_completion"}
+
 
 def _set_only(value: Any) -> Any:
     """Without what is null: a key that joins the study later is no change of the studies before it."""
@@ -42,8 +44,7 @@ def registration(study: Study, reward_version: int, root: str | Path, code: dict
         "arms": {name: study.resolved(name).identity for name in study.arms},
         "pass_at": evaluation.pass_at,
         "selection": evaluation.selection,
-        "evaluation": evaluation.model_dump(include={"problems", "temperature", "top_p", "top_k", "max_completion"})
-        | {"samples": of.sampled_on(study)},
+        "evaluation": evaluation.model_dump(include=_EVALUATION) | {"samples": of.sampled_on(study)},
         "base_repeats": evaluation.base_repeats,
         "model": base | model.model_dump(include={"prompt_family", "adapter"}),
         "decontaminate_against": study.data.decontaminate_against,

@@ -32,6 +32,7 @@ class Scalar:
     percent: bool = False
     base: str = ""
     tolerance: Any = None
+    undegreed: Any = None  # of sin 60°: sin 60, as who leaves the sign away types it
 
 
 @dataclass(frozen=True)
@@ -45,7 +46,10 @@ class Named:
 
 @dataclass(frozen=True)
 class Items:
-    r"""Several answers. brackets: () of a tuple, [) and the like of an interval, {} of a set, none around a list."""
+    r"""Several answers. brackets: () of a tuple, [) and the like of an interval, {} of a set, none around a list.
+
+    "or" for values of different letters of which only one is said to hold: no tuple, no list.
+    """
 
     items: tuple[Any, ...]
     brackets: str = ""
@@ -81,6 +85,11 @@ _SIMPLE = re.compile(
 def is_name(name: str) -> bool:
     """Whether the left side of an equation is the name of one thing, not a sum such as a + b."""
     return bool(_SIMPLE.fullmatch(name))
+
+
+def distinct(answer: Items) -> bool:
+    """Whether an answer gives values to several letters: x = 1, y = 2, but not x = 1, x = 2, nor x_1 = 1, x_2 = 2."""
+    return len({item.name.split("_")[0] for item in answer.items if isinstance(item, Named)}) > 1
 
 
 def squeezed(text: str) -> str:

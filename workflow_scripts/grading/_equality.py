@@ -1,7 +1,8 @@
-"""Whether two answers are equal. A verdict "equal" never rests on floats alone, nor on math-verify alone.
+"""Whether two answers are equal.
 
-math-verify compares two values; before it, sixty digits of both (at a few points, where there are variables) refute
-what it would pass: it rounds to six decimals, chops differences below 1e-15, and joins letters to names.
+Values without variables are compared exactly or by five hundred digits (`_numbers`), those with variables so at five
+points. math-verify decides where there are no digits; alone it rounds to six decimals, chops differences below 1e-15,
+and joins letters to names.
 """
 
 import re
@@ -19,18 +20,25 @@ from workflow_scripts.grading._answers import (
     Scalar,
     Span,
     Words,
+    distinct,
     is_name,
     span,
 )
 from workflow_scripts.grading._expression import Unreadable, expression
 from workflow_scripts.grading._latex import plain_number
+from workflow_scripts.grading._numbers import agree, number
 
-_DIGITS, _AGREED = 60, sympy.Rational(1, 10**40)
+_ROUNDING = sympy.Rational(1, 10**40)
 _POINTS = tuple(tuple(sympy.Rational(p, q) for p, q in pairs) for pairs in (
     ((17, 13), (29, 11), (41, 37), (53, 19), (71, 67), (83, 31), (97, 89), (107, 43)),
     ((113, 23), (7, 59), (131, 97), (11, 61), (151, 29), (167, 101), (19, 73), (181, 47)),
     ((-5, 83), (-199, 103), (-23, 109), (-211, 53), (-31, 127), (-227, 139), (-233, 149), (-37, 71)),
+    ((-10007, 7), (61, 9), (-3, 1009), (877, 13), (-47, 19), (5, 1013), (-401, 3), (29, 17)),
+    ((12007, 5), (-13, 8), (2, 997), (-709, 11), (37, 5), (-1, 787), (503, 7), (-19, 23)),
 ))  # fmt: skip
+_AT_STEPS = tuple(  # where floor and ceiling jump, and just below
+    tuple(sympy.Rational(n) - below for n in (6, -4, 9, 15, -8, 21, 2, -10)) for below in (0, sympy.Rational(1, 10**6))
+)
 
 
 def equal(gold: Any, said: Any) -> bool:
@@ -117,15 +125,20 @@ def _same_link(gold: tuple[str, Any, Any], said: tuple[str, Any, Any]) -> bool:
     ):
         return False
     names = sorted(difference[0].free_symbols, key=str)
-    ratios = []
+    first: list[Any] = []
     for point in _POINTS:
-        values = [_number(d.subs(dict(zip(names, point, strict=False)))) for d in difference]
-        if None in values or not values[1] or not values[0]:
+        values = [d.subs(dict(zip(names, point, strict=False))) for d in difference]
+        digits = [number(value) for value in values]
+        if None in digits or not digits[1] or not digits[0]:
             return False
-        ratios.append(values[0] / values[1])
-    if gold[0] in ("<", "\\le") and not (ratios[0].is_real and ratios[0] > 0):
-        return False
-    return all(_close(ratios[0], ratio) for ratio in ratios[1:]) if names else False
+        if not first:
+            first = values
+            ratio = digits[0] / digits[1]
+            if gold[0] in ("<", "\\le") and not (ratio.is_real and ratio > 0):
+                return False
+        elif agree(values[0] * first[1], first[0] * values[1], at_point=True) is False:
+            return False
+    return bool(names)
 
 
 def _spans(gold: Any, said: Any) -> bool:
@@ -147,8 +160,10 @@ def _items(gold: Any, said: Any) -> bool:
         return _vector(gold, said)
     kinds = {gold.brackets, said.brackets}
     if "{}" in kinds and kinds <= {"", "{}"}:
+        if not gold.brackets and len(said.items) > len(gold.items):
+            return False
         return _covers(gold.items, said.items) and _covers(said.items, gold.items)
-    named = _distinct(gold), _distinct(said)
+    named = distinct(gold), distinct(said)
     if kinds == {""} and named[0] == named[1]:
         return _matched(gold.items, said.items, equal)
     if len(kinds) > 1 and kinds != {"", "()"}:
@@ -158,11 +173,6 @@ def _items(gold: Any, said: Any) -> bool:
 
 def _covers(some: tuple[Any, ...], others: tuple[Any, ...]) -> bool:
     return all(any(equal(a, b) for b in others) for a in some)
-
-
-def _distinct(answer: Items) -> bool:
-    """Whether an answer gives values to several letters: x = 1, y = 2, but not x = 1, x = 2, nor x_1 = 1, x_2 = 2."""
-    return len({item.name.split("_")[0] for item in answer.items if isinstance(item, Named)}) > 1
 
 
 def _matched(golds: Any, said: Any, same: Any) -> bool:
@@ -193,6 +203,9 @@ def _vector(gold: Any, said: Any) -> bool:
 def _scalars(gold: Scalar, said: Scalar) -> bool:
     if gold.unit and said.unit and gold.unit != said.unit:
         return False
+    ratios = [":" in side.text for side in (gold, said)]
+    if ratios[0] != ratios[1] and not re.search(r"/|\\frac", (said if ratios[0] else gold).text):
+        return False  # 5:1 is not 5; 1:2 is 1/2
     if gold.base or said.base:
         return bool(gold.base) and gold.text == said.text and said.base in ("", gold.base)
     if gold.tolerance is not None:
@@ -204,14 +217,39 @@ def _scalars(gold: Scalar, said: Scalar) -> bool:
         scaled = (gold.expr * hundredth, said.expr) if gold.percent else (gold.expr, said.expr * hundredth)
         if same_value(*scaled):
             return True
+    if gold.undegreed is not None and said.undegreed is None and same_value(gold.undegreed, said.expr):
+        return True
     return same_value(gold.expr, said.expr) or _rounded(gold, said) or _rounded(said, gold)
+
+
+def rounds(exact: Any, approximate: Any) -> bool:
+    """Whether what stands after a sign of approximation is near what stands before it: 0.67 for 2/3, not 6 for 5."""
+    exact, approximate = (a.value if isinstance(a, Named) else a for a in (exact, approximate))
+    if isinstance(exact, Items) and isinstance(approximate, Items):
+        return len(exact.items) == len(approximate.items) and all(map(rounds, exact.items, approximate.items))
+    if not (isinstance(exact, Scalar) and isinstance(approximate, Scalar)):
+        return False
+    if any(isinstance(a.expr, sympy.MatrixBase) or a.base for a in (exact, approximate)):
+        return False
+    scales = [sympy.Rational(1, 100) if a.percent else sympy.Integer(1) for a in (exact, approximate)]
+    value, near = (number(a.expr * (scale if scales[0] != scales[1] else 1)) for a, scale in
+                   zip((exact, approximate), scales, strict=True))  # fmt: skip
+    if value is None or near is None or not (value.is_real and near.is_real):
+        return False
+    last = sympy.Rational(1, 100) * abs(value)
+    if plain_number(approximate.text) is not None:
+        whole, _, places = approximate.text.partition(".")
+        zeros = len(whole) - len(whole.rstrip("0"))
+        last = max(sympy.Rational(1, 10 ** len(places)) if places else sympy.Integer(10) ** zeros, abs(value) / 10**6)
+        last *= scales[1] if scales[0] != scales[1] else 1
+    return bool(abs(value - near) <= last / 2 or 0 <= abs(value) - abs(near) < last)
 
 
 def _within(gold: Any, said: Any, tolerance: Any) -> bool:
     if isinstance(gold, sympy.MatrixBase) or isinstance(said, sympy.MatrixBase):
         return False
-    difference = _number(gold - said)
-    return difference is not None and difference.is_real and abs(difference) <= tolerance * (1 + _AGREED)
+    difference = number(gold - said)
+    return difference is not None and difference.is_real and abs(difference) <= tolerance * (1 + _ROUNDING)
 
 
 def _rounded(exact: Scalar, decimal: Scalar) -> bool:
@@ -224,42 +262,25 @@ def _rounded(exact: Scalar, decimal: Scalar) -> bool:
         return False
     if exact.expr.is_Rational and not set(sympy.factorint(exact.expr.q, limit=10**4)) - {2, 5}:
         return False
-    value = _number(exact.expr)
+    value = number(exact.expr)
     if value is None or not value.is_real:
         return False
     last = sympy.Rational(1, 10 ** len(places))
     return bool(abs(value - decimal.expr) <= last / 2 or 0 <= abs(value) - abs(decimal.expr) < last)
 
 
-def _number(expr: Any) -> Any:
-    """Sixty digits of a value, or None if it has none."""
-    if expr.is_Rational:
-        return expr
-    value = expr.evalf(_DIGITS, maxn=400)
-    value = value.n(_DIGITS) if value.is_number else value
-    parts = value.as_real_imag() if value.is_number else ()
-    if not parts or not all(part.is_Float or part.is_Rational for part in parts):
-        return None
-    return value
-
-
-def _close(a: Any, b: Any) -> bool:
-    return bool(abs(a - b) <= _AGREED * max(abs(a), abs(b)))
-
-
-def _refuted(gold: Any, said: Any) -> bool | None:
-    """True if numbers tell two values apart, False if they agree, None if no number can be had."""
+def _agreed(gold: Any, said: Any) -> bool | None:
+    """False if numbers tell two values apart, True if they agree, None if no number can be had."""
     names = sorted(gold.free_symbols | said.free_symbols, key=str)
     agreed = 0
-    for point in _POINTS[: 3 if names else 1]:
+    steps = any(side.has(sympy.floor, sympy.ceiling) for side in (gold, said))
+    for point in (*_POINTS, *(_AT_STEPS if steps else ())) if names else _POINTS[:1]:
         at = dict(zip(names, (v for v in point * (1 + len(names) // len(point))), strict=False))
-        a, b = _number(gold.subs(at)), _number(said.subs(at))
-        if a is None or b is None:
-            continue
-        if not _close(a, b):
-            return True
-        agreed += 1
-    return False if agreed else None
+        same = agree(gold.subs(at), said.subs(at), at_point=bool(names))
+        if same is False:
+            return False
+        agreed += same is True
+    return True if agreed else None
 
 
 def same_value(gold: Any, said: Any) -> bool:
@@ -272,7 +293,5 @@ def same_value(gold: Any, said: Any) -> bool:
         return True
     if gold.is_Rational and said.is_Rational:
         return False
-    refuted = _refuted(gold, said)
-    if refuted:
-        return False
-    return bool(verify(gold, said, timeout_seconds=None)) or refuted is False
+    agreed = _agreed(gold, said)
+    return bool(verify(gold, said, timeout_seconds=None)) if agreed is None else agreed

@@ -89,7 +89,7 @@ _MIXED_TEX = re.compile(r"(?<![\d.^_])(\d+)\s*\\frac\{(\d+)\}\{(\d+)\}", re.ASCI
 # x(y+1) is a product, x(0) and f(t) are not; f, g, h, u, p, P and the like may always be functions.
 _CALLS = re.compile(r"((?<![A-Za-z\\])[A-Za-eijk-oq-tv-z](?=\s*\((?!\s*-?\d+\s*\)))|\\pi)\s*\(")
 _ADJOINING = re.compile(r"(?<=[\d)])\s*(?=\()|(?<=\))\s*(?=\d)")
-_NAMES = re.compile(r"_\{[^{}]*\}|\\frac\{d|\\[A-Za-z]+|[IE]|e(?=_)|d")
+_NAMES = re.compile(r"_\{[^{}]*\}|\\[A-Za-z]+|[IE]|e(?=_)|d")
 # Names that latex2sympy keeps for something of its own; whoever uses one of the right side means nothing else by it.
 _RENAMED = {
     "I": "\\Xi ",
@@ -145,8 +145,51 @@ def _exact(text: str) -> str:
     return _DECIMAL.sub(lambda m: fraction(Fraction(m[0].rstrip(".")), text[m.end() :]), text)
 
 
+_TRIGONOMETRIC = re.compile(r"\\(?:sin|cos|tan|cot|sec|csc)(?![A-Za-z])")
+_DEGREES = re.compile(r"(\d+(?:\.\d+)?|\\frac\s*\{\d+\}\s*\{\d+\})\s*°")
+
+
+def with_degrees(text: str) -> str | None:
+    """The angles of trigonometric functions in radians; None if there is no angle in degrees in one."""
+    if "°" not in text or not _TRIGONOMETRIC.search(text):
+        return None
+    return _DEGREES.sub(r"{(\1 \\cdot \\frac{\\pi}{180})}", text).replace("°", r" \cdot \frac{\pi}{180}")
+
+
+# dy/dx is a name; latex2sympy differentiates y with respect to x, which is 0.
+_LETTER = r"[A-Za-z]|\\[A-Za-z]+"
+_QUOTIENT = re.compile(
+    rf"\\frac\s*\{{\s*(?:d|\\partial)\s*(?P<order>\^\{{?[2-9]\}}?)?\s*(?P<over>{_LETTER})\s*(?:\(\s*[A-Za-z]\s*\))?\s*\}}"
+    rf"\s*\{{\s*(?:d|\\partial)\s*(?P<under>{_LETTER})\s*(?:\^\{{?[2-9]\}}?)?\s*\}}"
+    r"|(?<![A-Za-z\\])d(?P<above>[A-Za-z])\s*/\s*d(?P<below>[A-Za-z])(?![A-Za-z])"
+)
+_DERIVATIVE = re.compile(
+    r"\\frac\s*\{\s*(?:d|\\partial)[^{}]*(?:\{\d\}[^{}]*)?\}\s*\{\s*(?:d\s*[A-Za-z\\]|\\partial)|\\partial"
+)
+
+
+# A subscript, prime or second percent sign of a number, which latex2sympy drops; x_1' and \int^1_0 have none.
+_MARKED_NUMBER = re.compile(r"\d\s*[})\]|°]*\s*['_]|%")
+_OWN_DIGITS = re.compile(r"_\s*(?:\{\s*\d+\s*\}|\d+)|\^\s*(?:\{\s*\d+\s*\}|\d)(?=\s*_)")
+
+
+def _quotients(text: str) -> str:
+    def name(found: re.Match[str]) -> str:
+        order = re.sub(r"\D", "", found["order"] or "1")
+        under = (found["under"] or found["below"]).lstrip("\\")
+        return f" {found['over'] or found['above']}_{{by{under}{order}}} "
+
+    text = _QUOTIENT.sub(name, text)
+    if _DERIVATIVE.search(text):
+        raise Unreadable
+    return text
+
+
 def expression(text: str) -> Any:
     """The sympy expression that a text without structure is. Unreadable: it is none, or no number (1/0)."""
+    if _MARKED_NUMBER.search(_OWN_DIGITS.sub("_k", text)):
+        raise Unreadable
+    text = _quotients(text)
     text = _MIXED.sub(r"\1\\frac{\2}{\3}", text.replace("°", " ")).strip()
     text = re.sub(r"'+", lambda m: f"_{{{'prime' * len(m[0])}}}", re.sub(r"\^\s*\{?(?:T|\\top)\}?", "_{turned}", text))
     text = _braced(_exact(text))
@@ -159,7 +202,7 @@ def expression(text: str) -> Any:
     if not text or _REFUSED.search(text):
         raise Unreadable
     text = _CALLS.sub(r"\1 \\cdot (", _ADJOINING.sub(r" \\cdot ", _MIXED_TEX.sub(_mixed, text)))
-    if "\\int" not in text and "\\frac{d" not in text:
+    if "\\int" not in text:
         text = _NAMES.sub(lambda m: _RENAMED.get(m[0], m[0]), text)
     try:
         found = latex2sympy(

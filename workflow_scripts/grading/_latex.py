@@ -14,11 +14,13 @@ BOX = re.compile(r"\\(?:boxed|fbox)\s{0,4}\{|\\[{}]|[{}]")
 _BARE_BOX = re.compile(r"\\boxed\s{1,4}(\d{1,40}|[A-Za-z])(?![A-Za-z0-9])")
 _MARKER = re.compile(r"(?<!#)####(?!#)")
 _PHRASE = re.compile(r"\banswer\s{1,4}is\b", re.IGNORECASE)
-_SENTENCE = re.compile(r"\.(?!\d)")
+_SENTENCE = re.compile(r"\.(?![\d/])")
+_MOST_AFTER = 80  # characters after a box that ends a completion
+_CLOSING = re.compile(r"\\(?:end\s{0,4}\{[A-Za-z]{1,20}\*?\}|[A-Za-z]+)|<[/|][^<>]{0,20}>")
 
 
-def last_box(text: str, braces: re.Pattern[str] = BOX) -> str | None:
-    """What the last balanced box holds (of nested ones the inner). braces: finds boxes' and other braces."""
+def _box_place(text: str, braces: re.Pattern[str] = BOX) -> tuple[int, int] | None:
+    """Where what the last balanced box holds begins and ends."""
     opened: list[tuple[int, bool]] = []
     last: tuple[int, int] | None = None
     for brace in braces.finditer(text):
@@ -29,23 +31,39 @@ def last_box(text: str, braces: re.Pattern[str] = BOX) -> str | None:
                     last = (start, brace.start())
         elif brace[0].endswith("{") and brace[0] != "\\{":
             opened.append((brace.end(), brace[0] != "{"))
-    return text[last[0] : last[1]] if last else None
+    return last
+
+
+def last_box(text: str, braces: re.Pattern[str] = BOX) -> str | None:
+    """What the last balanced box holds (of nested ones the inner). braces: finds boxes' and other braces."""
+    place = _box_place(text, braces)
+    return text[place[0] : place[1]] if place else None
 
 
 def _first_line(text: str) -> str:
     return text[: 2 * MOST_CHARACTERS].strip().split("\n", 1)[0].strip()
 
 
+def _goes_on(after: str) -> bool:
+    """Whether words or numbers follow: more than punctuation, brackets and commands that close something."""
+    return len(after) > _MOST_AFTER or bool(re.search("[A-Za-z0-9]", _CLOSING.sub("", after)))
+
+
 def stated_answer(completion: str) -> tuple[str | None, bool]:
-    """The text in the answer's place (None if there is no such place), and whether a cut may have shortened it."""
+    """The text in the answer's place (None if there is no such place), and whether a cut leaves it no answer.
+
+    A cut may have shortened the answer, or have come before it: a box is an answer in a completion that was cut where
+    it stands after the end of the thinking, or at the end of the text. (Where the prompt opened the thinking, a
+    completion that was cut inside shows no tag, and its boxes are tries.)
+    """
     _, closed, said = completion.rpartition("</think>")
-    if not closed and "<think>" in said:
+    if "<think>" in said:
         return None, True
-    box = last_box(said)
-    if box is None and (bare := list(_BARE_BOX.finditer(said))):
-        box = bare[-1][1]
-    if box is not None:
-        return box, False
+    place = _box_place(said)
+    if place is None and (bare := list(_BARE_BOX.finditer(said))):
+        place = bare[-1].span(1)
+    if place is not None:
+        return said[place[0] : place[1]], not closed and _goes_on(said[place[1] :])
     for marker in reversed(list(_MARKER.finditer(said))):
         line = _first_line(said[marker.end() : marker.end() + 2 * MOST_CHARACTERS])
         if not re.match(r"[A-Za-z]{2,}\s+\d", line):  # "#### Step 2" is a heading
@@ -112,7 +130,7 @@ def _ascii(text: str) -> str:
 
 
 _WORDING = (
-    r"\\(?:text(?:bf|it|rm|normal|sf|tt|up)?|mbox|hbox|mathrm|mathsf|mathit|mathbf|boldsymbol|bm|operatorname\*?|emph"
+    r"\\(?:text(?:bf|it|rm|normal|sf|tt|up)?|mbox|hbox|mathrm|mathsf|mathit|mathtt|mathbf|boldsymbol|bm|operatorname\*?|emph"
     r"|underline)\s{0,4}"
 )
 _REWRITES = [
@@ -121,7 +139,12 @@ _REWRITES = [
         (r"\\\\\s*\[[^\[\]]{0,12}\]", r"\\\\"),  # row spacing
         (r"(?<!\\)\\(?:left|right|[bB]igg?[lrm]?)(?![A-Za-z])\s*\.?", ""),
         (r"(?<!\\)\\(?:[;:>]|(?:quad|qquad|medspace|enspace|hfill)(?![A-Za-z]))", " "),
-        (r"(?<!\\)\\(?:!|(?:displaystyle|textstyle|limits|rm|it|bf)(?![A-Za-z])|phantom\s*(?:\{[^{}]*\}|-))", ""),
+        (r"(?<!\\)\\(?:!|(?:displaystyle|textstyle|limits|rm|it|bf|sf|tt)(?![A-Za-z])|phantom\s*(?:\{[^{}]*\}|-))", ""),
+        (r"(?<!\\)\\(?:[lL]arge|LARGE|[hH]uge|small|normalsize)(?![A-Za-z])", ""),
+        (r"\\(?:textcolor\s{0,4}\{[^{}]*\}|color\s{0,4}\{[^{}]*\})", ""),
+        (r"\\begin\s*\{(?:aligned|align\*?|equation\*?|gathered|split)\}((?:(?!\\\\|\\begin|\\end).)*)"
+         r"\\end\s*\{(?:aligned|align\*?|equation\*?|gathered|split)\}", r"\1"),
+        (r"(?<!\\)&(?=\s*=)(?!.*\\end)", ""),
         (r"\\hspace\*?\s*\{[^{}]*\}", r"\\,"),
         (r"(?<!\\)\\[()\[\]]", " "),
         (r"(?<!\\)\$", " "),
@@ -167,6 +190,10 @@ _REWRITES = [
 ]  # fmt: skip
 _THIN = re.compile(r"(?<=\d),\s*\\!\s*(?=\d{3}(?!\d))")
 _WORD = re.compile(_WORDING + r"\{")
+_MOST_FORMATS = 6
+_NESTED = re.compile(r"\\text\{\s*(?:\\text)?\s*\{([^{}]*)\}\s*\}")
+_SIGN_IN_TEXT = re.compile(r"\\text\{\s*(\\?[$€£]|,)\s*\}")
+_GROUP = re.compile(r"\{((?:[^{}]|\{(?:[^{}]|\{[^{}]*+\})*+\})*+)(?<!\\)\}")
 _FUNCTIONS = re.compile(r"(?<![\\A-Za-z])(sqrt|pi|sin|cos|tan|cot|sec|csc|ln|log|arcsin|arccos|arctan|infinity|theta)"
                         r"(?![a-z])")  # fmt: skip
 
@@ -179,12 +206,22 @@ def tidy(text: str) -> str | None:
     for pattern, spelling in _REWRITES:
         text = pattern.sub(spelling, text)
     text = _WORD.sub(r"\\text{", text)
-    text = re.sub(r"\\text\{\s*\}", " ", text)
+    for _ in range(_MOST_FORMATS):
+        text, changed = _NESTED.subn(r"\\text{\1}", text)
+        if not changed:
+            break
+    text = _SIGN_IN_TEXT.sub(r"\1", re.sub(r"\\text\{\s*\}", " ", text))
     outside = re.split(r"(\\text\{[^{}]*\})", text)
     outside[::2] = [
         _FUNCTIONS.sub(lambda m: "\\infty " if m[1] == "infinity" else f"\\{m[1]} ", part) for part in outside[::2]
     ]
     text = re.sub(r"\s+", " ", "".join(outside)).strip(" *")
+    for _ in range(_MOST_FORMATS):
+        text = re.sub(r"(?:\s*\\\\)+$", "", text)
+        whole = _GROUP.fullmatch(text)
+        if not whole:
+            break
+        text = whole[1].strip()
     while text[-1:] in {".", ",", ";", ":", "!"} - ({"!"} if text[-2:-1].isalnum() or text[-2:-1] in ")}" else set()):
         text = text[:-1].rstrip()
     return text if _balanced(text) else None

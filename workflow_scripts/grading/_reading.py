@@ -5,7 +5,6 @@ Structure is read here, and what stands inside it in `_expression`. Needs sympy;
 
 import re
 from collections.abc import Iterator
-from fractions import Fraction
 from itertools import pairwise, product
 from typing import Any
 
@@ -20,43 +19,19 @@ from workflow_scripts.grading._answers import (
     Scalar,
     Span,
     Words,
+    distinct,
     is_name,
     span,
     squeezed,
 )
-from workflow_scripts.grading._equality import equal, same_value
+from workflow_scripts.grading._equality import equal, rounds, same_value
 from workflow_scripts.grading._expression import Unreadable, expression
-from workflow_scripts.grading._units import MEASURES, NUMBER_WORDS, unit
+from workflow_scripts.grading._names import names_quantity
+from workflow_scripts.grading._quantity import TEXT, quantity
+from workflow_scripts.grading._structure import depth_at, inside, split
 
 MOST_ITEMS = 64
 
-
-_OPEN, _CLOSE = "([{", ")]}"
-_TOKEN = re.compile(r"\\text\{[^{}]*\}|\\begin\{\w+\*?\}|\\end\{\w+\*?\}|\\[A-Za-z]+|\\.|.", re.DOTALL)
-
-
-def split(text: str, separators: set[str]) -> tuple[list[str], list[str]]:
-    """Parts of a text between separators outside all brackets, and the separators."""
-    parts, found, depth = [""], [], 0
-    for token in _TOKEN.findall(text):
-        if token.startswith("\\begin"):
-            depth += 1
-        elif token.startswith("\\end"):
-            depth -= 1
-        elif (token[-1] in _OPEN and len(token) <= 2) or token in ("\\langle", "\\lfloor", "\\lceil"):
-            depth += 1
-        elif (token[-1] in _CLOSE and len(token) <= 2) or token in ("\\rangle", "\\rfloor", "\\rceil"):
-            depth -= 1
-        if depth == 0 and token in separators:
-            parts.append("")
-            found.append(token)
-        else:
-            parts[-1] += token
-    return [part.strip() for part in parts], found
-
-
-_BRACKETS = {("(", ")"): "()", ("[", "]"): "[]", ("(", "]"): "(]", ("[", ")"): "[)", ("\\{", "\\}"): "{}",
-             ("\\langle", "\\rangle"): "()"}  # fmt: skip
 _RELATIONS = {
     "=": "=",
     "\\approx": "=",
@@ -71,30 +46,44 @@ _MIRRORED = {">": "<", "\\ge": "\\le"}
 _WORDED = {"all real numbers": sympy.S.Reals, "all reals": sympy.S.Reals, "real numbers": sympy.S.Reals,
            "no solution": sympy.S.EmptySet, "no solutions": sympy.S.EmptySet, "empty set": sympy.S.EmptySet,
            "no real solutions": sympy.S.EmptySet}  # fmt: skip
-_TEXT = re.compile(r"\\text\{([^{}]*)\}")
 _JOINER = re.compile(r"\\text\{\s*,?\s*(or|and)\s*,?\s*\}|(?<![A-Za-z\\])(or|and)(?![A-Za-z])")
 _THOUSANDS = re.compile(r"(?<![\d,.])\d{1,3}(?:,\d{3})+(?![\d,])", re.ASCII)
 _LETTER = re.compile(r"\(?\s*([A-Z])\s*\)?\s*[.:]?")
 _LETTERED = re.compile(r"(?:\(\s*([A-Z])\s*\)|([A-Z])\s*(?:\)|\.(?=\s)))\s*(?:[:. ]\s*)(\S.*)")
-_NAME = re.compile(
-    r"(?:\\(?:text\{[^{}]*\}|angle|triangle|overline|overrightarrow|vec|mathrm|mathbf|sin|cos|tan|log|ln|frac|cdot|sqrt"
-    r"|alpha|beta|gamma|delta|theta|lambda|mu|phi|omega|sigma|epsilon|rho|tau|Delta|ell|pi(?=[_(]))"
-    r"|_\{?\\?\w+\s?\}?|\^\{?(?:-1|\\prime|')\}?(?=\()|[A-Za-z]\s*\([^()]*\)|[A-Za-z'°]|[ +\-*/|{}(),])++"
-)
-
-
 _NUMERIC = re.compile(r"\\(?:frac|sqrt|pi|cdot|binom|text\{[^{}]*\})|(?<=\d)e")
 
 
+# After a choice: another letter, a conjunction, a doubt.
+_UNDECIDED = re.compile(
+    r"\(\s*[A-Z]\s*\)|^\W*[A-Z]?\W*$|^\W*[A-Z]\s*[.)]\s|^[/,&]|(?<![A-Za-z])(?:or|and|not|wrong|incorrect|false|no|maybe|perhaps|never|unless|except|if|nor|but|isn|neither|either)(?![A-Za-z])"
+)
+_ANSWER = re.compile(
+    r"^(?:\\text\{\s*)?(?:[Tt]he\s+|[Mm]y\s+)?(?:(?:[Ff]inal|[Cc]orrect)\s+)?(?:[Aa]nswer|ANSWER)\s*(?:is|:|=)\s*:?\s*(\}\s*)?"
+)
+_IN_TEXT = re.compile(r"\\text\{\s*(-?[\d$\\(\[][^{}]*|[A-Za-z]\s*=[^{}]*)\}")
+
+
+def _bare(text: str) -> str:
+    r"""An answer without words that say it is one, and without a \text around all of it."""
+    if said := _ANSWER.match(text):
+        opened = said[0].startswith("\\text") and not said[1]
+        text = ("\\text{" if opened else "") + text[said.end() :].strip()
+    if quoted := re.fullmatch(r'"([^"]*)"', text):
+        text = quoted[1].strip()
+    return text
+
+
 def _words(text: str) -> Words | Choice | Items | Span | None:
-    bare = _TEXT.sub(r"\1", text).strip()
-    wrapped = not _TEXT.sub("", text).strip(" .()")
+    bare = TEXT.sub(r"\1", text).strip()
+    wrapped = not TEXT.sub("", text).strip(" .()")
     letter = _LETTER.fullmatch(bare)
     if letter and bare != letter[1]:
         return Choice(letter[1])
     if letter and wrapped:
         return Choice(letter[1])
     lettered = _LETTERED.fullmatch(bare)
+    if lettered and _UNDECIDED.search(lettered[3]):
+        return Words(" ".join(bare.lower().split()))
     if lettered:
         try:
             return Choice(lettered[1] or lettered[2], read(lettered[3]))
@@ -121,17 +110,18 @@ def read(text: str, reference: bool = False, thousands: bool = True) -> Any:
     text = text.strip()
     while text[-1:] in (".", ",", ";", ":"):
         text = text[:-1].rstrip()
+    text = _bare(text)
     if not text:
         raise Unreadable
     if "\\tolerance" not in text:
         words = _words(text)
         if words is not None:
             return words
-        if re.fullmatch(r"\s*\\text\{\s*-?[\d$\\][^{}]*\}\s*", text):
-            text = _TEXT.sub(r"\1", text).strip()
+        if wrapped := _IN_TEXT.fullmatch(text):
+            text = wrapped[1].strip()
     text = _JOINER.sub(lambda m: f"\\{m[1] or m[2]} ", text)
     if thousands:
-        text = _THOUSANDS.sub(lambda m: m[0].replace(",", "") if _depth(text, m.start()) == 0 else m[0], text)
+        text = _THOUSANDS.sub(lambda m: m[0].replace(",", "") if depth_at(text, m.start()) == 0 else m[0], text)
     parts, separators = split(text, {",", ";", "\\or", "\\and"})
     parts = [part for part in parts if part]
     if len(parts) == 1:
@@ -145,7 +135,8 @@ def read(text: str, reference: bool = False, thousands: bool = True) -> Any:
         if "\\or" in separators or ("\\and" not in separators and joined is sympy.S.EmptySet):
             joined = sympy.Union(*(item.reals for item in spans))
         return Span(joined, spans[0].name)
-    return Items(tuple(_flat(found)))
+    items = Items(tuple(_flat(found)))
+    return Items(items.items, "or") if "\\or" in separators and distinct(items) else items  # x = 1 or y = 2
 
 
 def _flat(items: list[Any]) -> list[Any]:
@@ -155,12 +146,8 @@ def _flat(items: list[Any]) -> list[Any]:
     ]
 
 
-def _depth(text: str, at: int) -> int:
-    return sum(1 if c in _OPEN else -1 for c in text[:at] if c in _OPEN + _CLOSE)
-
-
 def _single(text: str, reference: bool) -> Any:
-    inner = _inside(text)
+    inner = inside(text)
     if inner is not None and not (inner[0] == "()" and _LETTER.fullmatch(text)):
         return _bracketed(*inner)
     signs = re.findall(r"\\(?:pm|mp)(?![A-Za-z])", text)
@@ -173,8 +160,9 @@ def _single(text: str, reference: bool) -> Any:
         return Items(tuple(_flat([_single(version, reference) for version in versions])))
     text = re.sub(r"^\\approx\s*", "", text)
     parts, signs = split(text, set(_RELATIONS))
-    if signs[-1:] == ["\\approx"] and len(parts) > 1 and (len(parts) > 2 or not _NAME.fullmatch(parts[0])):
-        return _single("=".join(parts[:-1]), reference)  # the exact value counts, not what it is about
+    if signs[-1:] == ["\\approx"] and len(parts) > 1 and (len(parts) > 2 or not names_quantity(parts[0])):
+        exact = _single("=".join(parts[:-1]), reference)  # the exact value counts, not what it is about
+        return exact if rounds(exact, _single(parts[-1], False)) else Contradiction()
     if signs:
         return _related(parts, [_RELATIONS[sign] for sign in signs])
     parts, signs = split(text, {"\\cup", "\\cap", "\\setminus"})
@@ -197,25 +185,6 @@ def _signed(text: str, choice: Iterator[str]) -> str:
         return chosen if found[1] == "pm" else turned[chosen]
 
     return re.sub(r"\\(pm|mp)(?![A-Za-z])", sign, text).removeprefix("+")
-
-
-def _inside(text: str) -> tuple[str, str] | None:
-    """Brackets that enclose the whole text, and what is inside."""
-    tokens = _TOKEN.findall(text)
-    kind = _BRACKETS.get((tokens[0], tokens[-1])) if len(tokens) > 1 else None
-    if kind is None:
-        return None
-    depth = 0
-    for place, token in enumerate(tokens):
-        if token.startswith(("\\text", "\\begin", "\\end")):
-            continue
-        if token[-1] in _OPEN or token == "\\langle":
-            depth += 1
-        elif token[-1] in _CLOSE or token == "\\rangle":
-            depth -= 1
-        if not depth and place < len(tokens) - 1:
-            return None
-    return kind, "".join(tokens[1:-1]).strip()
 
 
 def _bracketed(kind: str, inner: str) -> Any:
@@ -265,7 +234,7 @@ def _related(parts: list[str], signs: list[str]) -> Any:
     if any(sign != "=" for sign in signs):
         return _inequality(parts, signs)
     numbers = [i for i, part in enumerate(parts) if not re.search("[A-Za-z]", _NUMERIC.sub("", part))]
-    named = _NAME.fullmatch(parts[0])
+    named = names_quantity(parts[0])
     values = parts[1:] if named else parts
     if not named and len(parts) == 2 and is_name(parts[1]) and numbers == [0]:
         return Named(squeezed(parts[1]), _single(parts[0], False), (parts[1], parts[0]))
@@ -305,57 +274,3 @@ def _inequality(parts: list[str], signs: list[str]) -> Any:
         except Exception:  # no solver for it: compared as it stands
             pass
     return Relation(tuple(links))
-
-
-_BASE = re.compile(
-    r"(?:\\text\{)?\(?\s*([0-9A-F]+)\s*\)?\}?\s*_\s*\{?\s*(?:\\text\{\s*)?(\d{1,2}|[a-z]+)\s*\}{0,2}", re.ASCII
-)
-_BASES = {"two": "2", "three": "3", "four": "4", "five": "5", "six": "6", "seven": "7", "eight": "8", "nine": "9",
-          "ten": "10", "twelve": "12", "sixteen": "16"}  # fmt: skip
-_TOLERANCE = re.compile(r"^(.*?)\s*\\tolerance\{([^{}]*)\}$")
-_UNIT = re.compile(r"^(.*?\S)\s*((?:\\text\{[^{}]*+\}\s*+(?:\^\{?-?\d\}?\s*+)?(?:[/.]\s*+)?)++)$")
-_BARE_UNIT = re.compile(r"^(.*[\d)}°])\s+([A-Za-z]{2,}\.?(?:[ /]+[A-Za-z]+\.?)*(?:\s*\^\s*\{?\d\}?)?)$")
-
-
-def quantity(text: str, reference: bool = False) -> Any:
-    """A value with what may stand around it: money, percent and degree signs, a unit, a base, a tolerance."""
-    tolerance = None
-    typed = text
-    if reference and (named := _TOLERANCE.match(text)):
-        text = named[1]
-        if not re.fullmatch(r"\d*\.?\d+(?:[eE][-+]?\d{1,3})?", named[2]):
-            raise Unreadable
-        tolerance = sympy.Rational(str(Fraction(named[2])))
-    elif "\\tolerance" in text:
-        raise Unreadable
-    base = _BASE.fullmatch(text)
-    radix = _BASES.get(base[2], base[2]) if base else ""
-    if base and radix.isdigit() and 2 <= int(radix) <= 36 and not base[1].isalpha():
-        return Scalar(sympy.Symbol(f"digits_{base[1]}"), base[1], base=radix)
-    measure, factor, percent = "", 1, False
-    text, money = re.subn(r"^([-+]?)\s*(?:\\\$|[£€¥])\s*|\s*(?:\\\$|[£€¥])$", r"\1", text.strip())
-    measure = "dollar" if money and "\\$" in typed else ""
-    found = _UNIT.match(text)
-    if not found and (bare := _BARE_UNIT.match(text)):
-        word = re.split("[^A-Za-z]", bare[2])[0]
-        found = bare if word.lower() in MEASURES or len(word) >= 4 else None
-    if found:
-        words = re.sub(r"\s+", " ", _TEXT.sub(r"\1", found[2])).strip().lower()
-        if re.search(r"\d(?<!\^\d)(?<!\^\{\d)(?<!\^-\d)|\b(?:or|and|not|is|to)\b", words):
-            return Words(_TEXT.sub(r"\1", text).lower())
-        text = found[1]
-        first = words.split(" ")[0] if words else ""
-        if first in NUMBER_WORDS:
-            factor, words = NUMBER_WORDS[first], words[len(first) :].strip()
-        percent = words in ("percent", "percents", "per cent")
-        measure = unit(words) or measure
-    text = text.strip()
-    if text.endswith("%"):
-        text, percent = text[:-1], True
-    if text.endswith("°"):
-        text, measure = text[:-1], measure or "degree"
-    inner = _inside(text)
-    if inner and inner[0] == "()":
-        text = inner[1]
-    value = expression(text) * factor
-    return Scalar(value, squeezed(text) if factor == 1 else str(value), measure, percent, tolerance=tolerance)

@@ -10,11 +10,13 @@ A reference answer may be
   its own. For text of a reference answer alone; in a completion it is no answer.
 A reference answer that cannot be read pays nothing, whatever is said.
 
-Values are compared by math-verify in a pool of processes (`_server`), each with its limits of processor time and
+Values are read and compared in a pool of processes (`_server`), each with its limits of processor time and
 memory; an answer that runs into one has status timeout. Whole numbers and decimals are compared here, as fractions.
 """
 
+import threading
 from collections.abc import Sequence
+from functools import lru_cache
 
 from workflow_scripts.grading import Verdict, _latex, _pool
 
@@ -22,26 +24,20 @@ LIBRARIES = ("math-verify", "latex2sympy2-extended", "sympy")
 
 _MOST_KNOWN = 1 << 16
 _known: dict[tuple[str, str], tuple[str, str | None]] = {}  # (answer, reference answer) -> status, value
-_tidied: dict[str, str | None] = {}
-
-
-def _tidy(text: str) -> str | None:
-    if text not in _tidied:
-        if len(_tidied) >= _MOST_KNOWN:
-            _tidied.clear()
-        _tidied[text] = _latex.tidy(text)
-    return _tidied[text]
+_filling = threading.Lock()
+_tidy = lru_cache(_MOST_KNOWN)(_latex.tidy)
 
 
 def _compared(pairs: Sequence[tuple[str, str]]) -> dict[tuple[str, str], tuple[str, str | None]]:
-    """Status and value of pairs of tidy texts; each pair is graded once."""
-    new = [pair for pair in dict.fromkeys(pairs) if pair not in _known]
+    """Status and value of pairs of tidy texts; each pair is graded once. Other threads may empty `_known` meanwhile."""
+    found = {pair: verdict for pair in dict.fromkeys(pairs) if (verdict := _known.get(pair))}
+    new = [pair for pair in dict.fromkeys(pairs) if pair not in found]
     fresh = dict(zip(new, _pool.ask(new), strict=True))
-    found = {pair: fresh.get(pair) or _known[pair] for pair in pairs}
-    if len(_known) + len(fresh) > _MOST_KNOWN:
-        _known.clear()
-    _known.update(fresh)
-    return found
+    with _filling:
+        if len(_known) + len(fresh) > _MOST_KNOWN:
+            _known.clear()
+        _known.update(fresh)
+    return found | fresh
 
 
 def grade_many(rows: Sequence[tuple[str, str, bool]]) -> list[Verdict]:
@@ -74,7 +70,8 @@ def grade_many(rows: Sequence[tuple[str, str, bool]]) -> list[Verdict]:
 def grade(completion: str, answer: str, truncated: bool) -> Verdict:
     """Compare the answer that a completion states with the reference answer.
 
-    truncated: the completion was cut at the token limit; an answer that the cut may have shortened is none.
+    truncated: the completion was cut at the token limit; an answer that the cut may have shortened, or that came before
+    the end of the thinking (a box that text follows, in a completion without </think>), is none.
     """
     return grade_many([(completion, answer, truncated)])[0]
 

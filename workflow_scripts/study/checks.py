@@ -60,15 +60,16 @@ def machine_faults(study: "Study", gpus_here: int) -> list[str]:
     return lines
 
 
-@_reads("study", "model")
+@_reads("study", "model", "evaluation.prompt_family")
 def _model(study: "Study") -> Iterator[str]:
-    model = study.model
+    model, evaluated = study.model, study.evaluation.prompt_family
     if model.source == "embedded":
         for key, value in (("name", model.name), ("revision", model.revision)):
             if value is not None:
                 yield line(f"model.{key}", value, "nothing here: the pipeline makes the embedded model itself")
-        if model.prompt_family != "plain":
-            yield line("model.prompt_family", model.prompt_family, "plain: the embedded model knows no other")
+        for key, family in (("model", model.prompt_family), ("evaluation", evaluated or "plain")):
+            if family != "plain":
+                yield line(f"{key}.prompt_family", family, "plain: the embedded model knows no other")
     elif model.name is None:
         what = {"hub": "the model's hub id", "pypi": "the package", "local": "the model's folder"}[model.source]
         yield line("model.name", None, f"source {model.source} needs {what}")

@@ -14,6 +14,7 @@ from workflow_scripts.study.values import (
     AtLeastTwo,
     BatchSize,
     Checkpoint,
+    Commit,
     Count,
     Counts,
     Distinct,
@@ -47,7 +48,8 @@ SURROGATES = _axis("objectives.surrogate")
 AGGREGATIONS = tuple(name.replace("_", "-") for name in _axis("objectives.aggregation"))
 SCALES = tuple(name for name, keys in _axis("objectives.advantage").items() if not keys)
 POLICY_KEYS = tuple(dict.fromkeys(key for axis in (POLICIES, SURROGATES) for keys in axis.values() for key in keys))
-PROMPT_FAMILIES = tuple(json.loads((Path(__file__).parents[1] / "sampling" / "prompts.json").read_text("utf-8")))
+PROMPTS = json.loads((Path(__file__).parents[1] / "sampling" / "prompts.json").read_text("utf-8"))
+PROMPT_FAMILIES = tuple(PROMPTS)
 REQUIRED_KEYS = {
     name: required
     for module in ("objectives.bounds", "objectives.surrogate")
@@ -71,7 +73,7 @@ class Adapter(Part):
 class Model(Part):
     source: Annotated[str, OneOf(("embedded", "hub", "pypi", "local"))]
     name: Text | None = None
-    revision: Text | None = None
+    revision: Commit | None = None
     dtype: Annotated[str, OneOf(("float32", "bfloat16"))] = "float32"
     adapter: Adapter | None = None
     prompt_family: Annotated[str, OneOf(PROMPT_FAMILIES)] = "plain"
@@ -99,7 +101,7 @@ class Fields(Part):
 class UserSet(Part):
     source: Annotated[str, OneOf(("local", "hub"))] = "local"
     path: Text | None = None
-    revision: Text | None = None
+    revision: Commit | None = None
     config: Text | None = None
     split: Text | None = None
     fields: Fields | None = None
@@ -210,6 +212,7 @@ class Evaluation(Part):
     temperature: Positive = 1.0
     top_p: TopP = 1.0
     top_k: Count | None = None
+    prompt_family: Annotated[str, OneOf(PROMPT_FAMILIES)] | None = None
     max_completion: Count
     base_repeats: Count = 3
 

@@ -12,6 +12,7 @@ from workflow_scripts.study.faults import nearest
 
 _LARGEST = 10**9
 _MOST_SEEDS = 10_000
+_COMMIT = "[0-9a-f]{40}"
 
 
 def _no_flag(value: Any) -> Any:
@@ -54,6 +55,12 @@ def _reward(value: str) -> str:
 def _grader(value: str) -> str:
     if value not in grading.names():
         raise ValueError(f"one of {', '.join(grading.names())}{nearest(value, grading.names())}")
+    return value
+
+
+def _commit(value: str) -> str:
+    if not re.fullmatch(_COMMIT, value):
+        raise ValueError("a commit, 40 digits of 0-9a-f: what a branch or tag names can change under the results")
     return value
 
 
@@ -113,6 +120,7 @@ Whole = Annotated[int, Field(ge=0, le=_LARGEST), _Numeric]
 Count = Annotated[int, Field(ge=1, le=_LARGEST), _Numeric]
 AtLeastTwo = Annotated[int, Field(ge=2, le=_LARGEST), _Numeric]
 Text = Annotated[str, Field(min_length=1)]
+Commit = Annotated[str, AfterValidator(_commit), WithJsonSchema({"type": "string", "pattern": f"^{_COMMIT}$"})]
 Name = Annotated[str, AfterValidator(_name)]
 ArmName = Annotated[str, AfterValidator(_arm_name)]
 Grader = Annotated[str, AfterValidator(_grader)]

@@ -1,0 +1,126 @@
+"""A value with what may stand around it: money, percent and degree signs, a unit, a base, a modulus, a tolerance.
+
+Needs sympy; runs in the workers.
+"""
+
+import re
+from fractions import Fraction
+from typing import Any
+
+import sympy
+
+from workflow_scripts.grading._answers import Scalar, Words, squeezed
+from workflow_scripts.grading._expression import Unreadable, expression, with_degrees
+from workflow_scripts.grading._structure import inside
+from workflow_scripts.grading._units import NUMBER_WORDS, is_unit, measure, unit
+
+TEXT = re.compile(r"\\text\{([^{}]*)\}")
+_BASE = re.compile(
+    r"(?:\\text\{)?\(?\s*(-?[0-9A-F]+)\s*\)?\}?\s*_\s*\{?\s*(?:\\text\{\s*)?(\d{1,2}|[a-z]+)\s*\}{0,2}", re.ASCII
+)
+_BASES = {"two": "2", "three": "3", "four": "4", "five": "5", "six": "6", "seven": "7", "eight": "8", "nine": "9",
+          "ten": "10", "twelve": "12", "sixteen": "16"}  # fmt: skip
+_TOLERANCE = re.compile(r"^(.*?)\s*\\tolerance\{([^{}]*)\}$")
+_UNIT = re.compile(r"^(.*?\S)\s*((?:\\text\{[^{}]*+\}\s*+(?:\^\{?-?\d\}?\s*+)?(?:[/.]\s*+)?)++)$")
+_BARE_UNIT = re.compile(
+    r"^(.*[\d)}°])"
+    r"(?:\s+([A-Za-z]{2,}\.?(?:[ /]+[A-Za-z]+\.?)*(?:\s*\^\s*\{?\d\}?)?)|(cm|mm|km|kg|ml|mph|[A-Za-z]{4,}))$"
+)
+_ORDINAL = re.compile(r"\s*\^?\s*(?:\{\s*)?\\text\{\s*(?:st|nd|rd|th)\s*\}\s*\}?$")
+_MODULUS = re.compile(r"\s*(?:\\pmod|\(?\s*\\(?:bmod|mod|text\{\s*mod\s*\}))\s*\{?\s*(\d{1,40})\s*\}?\s*\)?$")
+_CURRENCIES = {"\\$": "dollar", "€": "euro", "£": "gbp", "¥": "yen"}
+_CODE = re.compile(r"^(?:\\text\{\s*)?(USD|EUR|GBP|JPY|Rs)(?:\.?\s*\}|\.?\s)\s*(?=[\d.])")
+
+
+def _money(text: str) -> tuple[str, str]:
+    """The text without a currency before or after it, and the currency."""
+    if code := _CODE.match(text):
+        return text[code.end() :], measure(code[1]) or ""
+    found = re.match(r"^([-+]?)\s*(\\\$|[£€¥])\s*(.*)$|^()(.*?)\s*(\\\$|[£€¥])$", text)
+    if not found:
+        return text, ""
+    return (found[1] or "") + (found[3] or found[5] or ""), _CURRENCIES[found[2] or found[6]]
+
+
+def _worded(text: str, typed: str) -> tuple[str, int, bool, str] | Words:
+    """A text without the words after it, and their factor, whether they say percent, and their unit.
+
+    Words: those after the number are no unit (5 minus six), so that it is not the answer.
+    """
+    found, words = _UNIT.match(text), ""
+    if found:
+        words = TEXT.sub(r"\1", found[2])
+    elif bare := _BARE_UNIT.match(text):
+        words = bare[2] or bare[3]
+        word = re.split("[^A-Za-z]", words)[0]
+        found = bare if measure(word) or (len(word) >= 4 and (bare[2] or is_unit(word))) else None
+    if not found:
+        return text, 1, False, ""
+    words = re.sub(r"\s+", " ", words).strip()
+    if re.fullmatch("[A-Za-z]", words) and not measure(words):
+        return f"{found[1]} {words}", 1, False, ""  # 5\text{x} is 5x
+    if re.search(r"\d(?<!\^\d)(?<!\^\{\d)(?<!\^-\d)", words):
+        return Words(" ".join(TEXT.sub(r" \1 ", typed).lower().split()))
+    first, factor = words.split(" ")[0].lower() if words else "", 1
+    if first in NUMBER_WORDS:
+        factor, words = NUMBER_WORDS[first], words[len(first) :].strip()
+    percent = words.lower() in ("percent", "percents", "per cent")
+    if not percent and not is_unit(words):
+        return Words(" ".join(TEXT.sub(r" \1 ", typed).lower().split()))
+    return found[1], factor, percent, "" if percent else unit(words)
+
+
+def _modulus(text: str) -> tuple[str, str]:
+    r"""3 \pmod 7 is 3 with the unit mod 7; what is not below its modulus has another value."""
+    found = _MODULUS.search(text)
+    if not found:
+        return text, ""
+    text = text[: found.start()].strip()
+    if not re.fullmatch(r"\d{1,40}", text) or int(text) >= int(found[1]):
+        raise Unreadable
+    return text, f"mod {int(found[1])}"
+
+
+def quantity(text: str, reference: bool = False) -> Any:
+    """A Scalar; Words where words after a number are no unit. reference: it may name a tolerance."""
+    tolerance = None
+    if reference and (named := _TOLERANCE.match(text)):
+        text = named[1]
+        if not re.fullmatch(r"\d*\.?\d+(?:[eE][-+]?\d{1,3})?", named[2]):
+            raise Unreadable
+        tolerance = sympy.Rational(str(Fraction(named[2])))
+    elif "\\tolerance" in text:
+        raise Unreadable
+    base = _BASE.fullmatch(text)
+    radix = _BASES.get(base[2], base[2]) if base else ""
+    if base and radix.isdigit() and 2 <= int(radix) <= 36 and re.search(r"\d", base[1]):
+        if int(radix) != 10 or re.search("[A-F]", base[1]):
+            return Scalar(sympy.Symbol(f"digits_{base[1]}"), base[1], base=radix)
+        text = base[1]
+    text, modulus = _modulus(text.strip())
+    text, currency = _money(text)
+    if ordinal := _ORDINAL.search(text):
+        text, currency = text[: ordinal.start()], "th"
+    found = _worded(text, text)
+    if isinstance(found, Words):
+        return found
+    text, factor, percent, named_unit = found
+    kind = named_unit or currency or modulus
+    text = text.strip()
+    if text.endswith("%"):
+        text, percent = text[:-1], True
+    angle = with_degrees(text)
+    if text.endswith("°") and angle is None:
+        text, kind = text[:-1], kind or "degree"
+    inner = inside(text)
+    if inner and inner[0] == "()":
+        text = inner[1]
+    value = expression(angle or text) * factor
+    return Scalar(
+        value,
+        squeezed(text) if factor == 1 else str(value),
+        kind,
+        percent,
+        tolerance=tolerance,
+        undegreed=None if angle is None else expression(text.replace("°", " ")) * factor,
+    )
