@@ -1,24 +1,19 @@
-"""The statistics against brute force, scipy, statsmodels and simulation; and the inputs they must refuse."""
+"""Intervals, verdicts and noise floors against scipy, statsmodels and simulation."""
 
-import itertools
 import math
 from collections.abc import Callable
 
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from scipy import stats
 from statsmodels.regression.mixed_linear_model import MixedLM
-from statsmodels.stats.power import TTestIndPower
 
 from workflow_scripts.commands import selftest
 from workflow_scripts.objectives import bounds
-from workflow_scripts.statistics import effects, noise_floor, power
+from workflow_scripts.statistics import effects, noise_floor
 from workflow_scripts.statistics.arm import Arm
 from workflow_scripts.statistics.effects import Estimate, NotAssessable, estimate, judge, verdict
-from workflow_scripts.statistics.pass_at_k import pass_at_k, pass_at_k_variance
 
 
 def arm(score: np.ndarray, *more: np.ndarray, first_seed: int = 0) -> Arm:
@@ -36,64 +31,6 @@ def one_problem(run_scores: list[float]) -> Arm:
 def random_arm(rng: np.random.Generator, seeds: int, problems: int, mean: float = 0.5, run_sd: float = 0.05) -> Arm:
     """Scores with a run effect and noise of its own in every cell."""
     return arm(mean + rng.normal(0, run_sd, (seeds, 1)) + rng.normal(0, 0.2, (seeds, problems)))
-
-
-# pass@k
-
-
-@st.composite
-def counts(draw: st.DrawFn, factor: int = 1) -> tuple[int, int, int]:
-    """(correct, samples, pass_at) with samples >= factor pass_at."""
-    samples = draw(st.integers(factor, 9))
-    return draw(st.integers(0, samples)), samples, draw(st.integers(1, samples // factor))
-
-
-@given(counts())
-def test_pass_at_k_is_the_share_of_subsets_with_a_success(given_counts: tuple[int, int, int]) -> None:
-    correct, samples, pass_at = given_counts
-    outcomes = [True] * correct + [False] * (samples - correct)
-    subsets = list(itertools.combinations(outcomes, pass_at))
-    assert pass_at_k(correct, samples, pass_at) == pytest.approx(np.mean([any(subset) for subset in subsets]))
-
-
-@given(counts(factor=2), st.floats(0, 1).map(lambda rate: round(rate, 9)))
-def test_pass_at_k_and_its_variance_are_unbiased(given_counts: tuple[int, int, int], rate: float) -> None:
-    _, samples, pass_at = given_counts
-    correct = np.arange(samples + 1)
-    weight = stats.binom.pmf(correct, samples, rate)
-    score = pass_at_k(correct, samples, pass_at)
-    mean = weight @ score
-    assert mean == pytest.approx(1 - (1 - rate) ** pass_at, abs=1e-12)
-    expected = weight @ (score - mean) ** 2
-    assert weight @ pass_at_k_variance(correct, samples, pass_at) == pytest.approx(expected, abs=1e-12)
-
-
-def test_variance_of_pass_at_1_is_the_binomial_one() -> None:
-    rate = np.arange(9) / 8
-    assert pass_at_k_variance(np.arange(9), 8, 1) == pytest.approx(rate * (1 - rate) / 7)
-
-
-def test_variance_is_nan_below_twice_the_draws() -> None:
-    assert np.isnan(pass_at_k_variance([3, 3], [8, 7], 4)).tolist() == [False, True]
-
-
-def test_pass_at_k_of_many_samples_stays_finite() -> None:
-    assert pass_at_k(1, 2000, 1000) == pytest.approx(0.5)
-
-
-@pytest.mark.parametrize(
-    ("correct", "samples", "pass_at", "message"),
-    [
-        (9, 8, 1, "correct must lie between 0 and samples: 9 of 8"),
-        (-1, 8, 1, "correct must lie between 0 and samples: -1 of 8"),
-        (1, 3, 4, "pass_at 4, samples 3"),
-        (1, 3, 0, "pass_at 0"),
-    ],
-)
-def test_impossible_counts_are_refused(correct: int, samples: int, pass_at: int, message: str) -> None:
-    for function in (pass_at_k, pass_at_k_variance):
-        with pytest.raises(ValueError, match=message):
-            function([0, correct], [samples, samples], pass_at)
 
 
 # Intervals
@@ -302,74 +239,6 @@ def test_seed_correlation_needs_three_common_seeds() -> None:
     assert effects.seed_correlation(a, b) == pytest.approx(np.corrcoef(a.run_means, b.run_means)[0, 1])
     assert math.isnan(effects.seed_correlation(a, arm(b.score[0], first_seed=1)))
     assert math.isnan(effects.seed_correlation(a, one_problem([0.3, 0.3, 0.3])))
-
-
-# Power
-
-
-@pytest.mark.parametrize(
-    ("seeds", "alpha", "expected"),
-    [
-        *[(s, 0.05, d) for s, d in {2: 5.65, 3: 3.07, 4: 2.38, 5: 2.02, 6: 1.80, 8: 1.51, 10: 1.32, 20: 0.91}.items()],
-        (5, 0.05 / 4, 2.64),
-    ],
-)
-def test_minimum_detectable_effects_in_run_sds(seeds: int, alpha: float, expected: float) -> None:
-    assert power.mde_in_sd(seeds, seeds, alpha) == pytest.approx(expected, abs=0.005)
-    library = TTestIndPower().solve_power(nobs1=seeds, alpha=alpha, power=0.8, ratio=1.0)
-    assert power.mde_in_sd(seeds, seeds, alpha) == pytest.approx(library, rel=1e-5)
-
-
-def test_detectable_effects_beyond_the_reach_of_the_library_solver() -> None:
-    # Two seeds, four arms, three looks: the library's solver stops at 10.0; checked by its definition instead.
-    alpha = 0.05 / 12
-    effect = power.mde_in_sd(2, 2, alpha)
-    assert effect > 15
-    rng = np.random.default_rng(3)
-    a, b = rng.normal(effect, 1, (40_000, 2)), rng.normal(0, 1, (40_000, 2))
-    assert (stats.ttest_ind(a, b, axis=1).pvalue < alpha).mean() == pytest.approx(0.8, abs=0.01)
-
-
-@pytest.mark.parametrize(("seeds", "alpha"), [((2, 5), 0.05), ((3, 5), 0.0125), ((5, 5), 0.05)])
-def test_the_detectable_effect_is_found_in_four_of_five_studies(seeds: tuple[int, int], alpha: float) -> None:
-    """Of the form that decides: with unequal seeds Welch's, of other degrees of freedom in every study."""
-    rng = np.random.default_rng(3)
-    scores = [rng.normal(0, 0.04, (200, n)) for n in seeds]
-    found = []
-    for one, other in zip(*scores, strict=True):
-        arms = [Arm(tuple(range(len(m))), (m[:, None],), (m[:, None] * 0,)) for m in (one, other)]
-        result = judge(*arms, "benchmark", alpha, 0.05)
-        # Of a normal difference with this standard error, the chance that its t exceeds the quantile.
-        effect = result.mde80 / result.estimate.se
-        found.append(1 - stats.nct.cdf(stats.t.ppf(1 - alpha / 2, result.estimate.df), result.estimate.df, effect))
-    assert found == pytest.approx([0.8] * len(found), abs=1e-4)
-
-
-@pytest.mark.parametrize("run_sd", [0.005, 0.02, 0.042, 0.3])
-def test_seeds_needed_are_the_first_whose_detectable_effect_is_within_the_margin(run_sd: float) -> None:
-    needed = power.seeds_for_benchmark(run_sd, 0.05, 0.0125)
-    assert needed is not None
-    assert run_sd * power.mde_in_sd(needed, needed, 0.0125) <= 0.05
-    assert needed == 2 or run_sd * power.mde_in_sd(needed - 1, needed - 1, 0.0125) > 0.05
-
-
-def test_seeds_needed_for_a_population() -> None:
-    assert power.seeds_for_population(0.02, 1e-3, 0.05, 0.05) is None  # 2.8 x 0.032 > 0.05: no seed removes it
-    needed = power.seeds_for_population(0.03, 1e-4, 0.05, 0.05)
-    assert needed is not None
-
-    def bound(seeds: int) -> float:
-        factor = (stats.t.ppf(0.975, 2 * seeds - 2) + stats.t.ppf(0.8, 2 * seeds - 2)) ** 2
-        room = 0.05**2 - factor * 1e-4
-        return factor * 2 * 0.03**2 / room if room > 0 else math.inf
-
-    assert needed >= bound(needed)
-    assert needed - 1 < bound(needed - 1)
-
-
-@pytest.mark.parametrize(("seeds", "factor"), [(3, 1.56), (5, 1.32)])
-def test_upper_bound_of_the_run_sd(seeds: int, factor: float) -> None:
-    assert power.upper_bound(1.0, 2 * (seeds - 1)) == pytest.approx(factor, abs=0.005)
 
 
 # Noise floors
