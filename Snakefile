@@ -36,5 +36,10 @@ onstart:
     begin()
 
 
+onsuccess:
+    end()
+
+
 onerror:
     print(*progress.failures(ROOT), sep="\n", file=sys.stderr)
+    end()

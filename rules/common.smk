@@ -16,6 +16,7 @@ from workflow_scripts.grading import version as verdicts_version
 from workflow_scripts.study import StudyFaults, load, machine_faults
 from workflow_scripts.study.faults import repeated_keys
 from workflow_scripts.tables import TableError
+from workflow_scripts.training import finished
 
 try:
     for file in workflow.configfiles:
@@ -73,7 +74,9 @@ def shell_prefix():
     exports = {"PYTHONPATH": str(workflow.basedir)}
     if not with_conda():
         exports["PATH"] = os.path.dirname(sys.executable)
-    text = "set -euo pipefail; "
+    # Slurm sends SIGTERM to every process of a job: a shell that died of it would end the job under its trainer's hands,
+    # which still has its state to save. With a trap it waits for the stage.
+    text = "set -euo pipefail; trap : TERM; "
     text += "".join(f"export {name}={shlex.quote(value)}${{{name}:+:${name}}}; " for name, value in exports.items())
     return text.replace("{", "{{").replace("}", "}}")  # the prefix is itself formatted
 
@@ -96,6 +99,12 @@ def begin():
     unlock.hold()
     registration.record(registered(), PLAN)
     progress.follow(ROOT, RUNS, LAST_STEPS, SAMPLED)
+
+
+def end():
+    """At the end of a real run that was not killed: Snakemake knows what is finished."""
+    if workflow.is_main_process:
+        finished.forget(Path(ROOT))
 
 
 def not_one_of(names):

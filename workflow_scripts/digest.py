@@ -22,7 +22,7 @@ HERE = Path(__file__).parent
 # beside the results, and is in no key.
 HOW = (
     "sampling.memory", "sampling.vllm_engine", "stages._devices", "stages._errors", "stages._retention",
-    "training.memory", "training.processes", "training.vllm_rollouts",
+    "training.finished", "training.lease", "training.memory", "training.processes", "training.vllm_rollouts",
 )  # fmt: skip
 _SILENT_FIELDS = {"type_ignores", "type_comment", "kind", "ctx"}
 
@@ -57,10 +57,18 @@ def _dump(node: object) -> str:
     return f"{type(node).__name__}({','.join(fields)})"
 
 
+@lru_cache(None)
+def _dumped(node: ast.stmt) -> str:
+    return _dump(node)
+
+
+_Symbol = tuple[str, str | None]  # module of ours, symbol in it or None
+
+
 @dataclass
 class _Module:
     symbols: dict[str, list[ast.stmt]]  # every name that is bound at the top level
-    aliases: dict[str, tuple[str, str | None]]  # local name -> (module of ours, symbol in it or None)
+    aliases: dict[str, _Symbol]  # by local name
     effects: list[ast.stmt]  # other statements: they run on import
 
 
@@ -118,63 +126,76 @@ def _dotted(node: ast.expr) -> list[str]:
     return [node.id, *reversed(names)] if isinstance(node, ast.Name) else []
 
 
-class _Reach:
-    def __init__(self, cut: tuple[str, ...]) -> None:
-        self.cut = tuple(f"{PACKAGE}.{name}" for name in cut)
-        self.seen: set[tuple[str, str | None]] = set()
-
-    def visit(self, module: str, symbol: str | None) -> None:
-        if (module, symbol) in self.seen or not _is_module(module):
-            return
-        if any(module == cut or module.startswith(cut + ".") for cut in self.cut):
-            return
-        found = _module(module)
-        if symbol is not None and symbol not in found.symbols and symbol in found.aliases:  # a re-export
-            self.visit(*found.aliases[symbol])
-            return
-        self.seen.add((module, symbol))
-        for top in _nodes(module, symbol):
-            through_module: set[int] = set()
-            for node in ast.walk(top):
-                if isinstance(node, ast.Attribute):
-                    self._attribute(node, found, through_module)
-            for node in ast.walk(top):
-                if isinstance(node, ast.Name) and id(node) not in through_module:
-                    if node.id in found.symbols and node.id != symbol:
-                        self.visit(module, node.id)
-                    elif node.id in found.aliases and node.id not in found.symbols:
-                        self.visit(*found.aliases[node.id])
-
-    def _attribute(self, node: ast.Attribute, found: _Module, through_module: set[int]) -> None:
-        """module.symbol reaches that symbol alone, not the whole module."""
-        names = _dotted(node)
-        if not names or names[0] not in found.aliases or found.aliases[names[0]][1] is not None:
-            return
-        target = found.aliases[names[0]][0]
-        for position, name in enumerate(names[1:], start=1):
-            if _is_module(f"{target}.{name}"):
-                target = f"{target}.{name}"
-                if position == len(names) - 1:
-                    self.visit(target, None)
-            else:
-                self.visit(target, name)
-                break
-        root: ast.expr = node
-        while isinstance(root, ast.Attribute):
-            root = root.value
-        through_module.add(id(root))
+@lru_cache(None)
+def _walked(top: ast.stmt) -> tuple[ast.AST, ...]:
+    return tuple(ast.walk(top))
 
 
-def _data_files(module: str, nodes: list[ast.stmt]) -> list[Path]:
+@lru_cache(None)
+def _uses(module: str, top: ast.stmt) -> frozenset[_Symbol]:
+    """What of this package a top-level statement names: symbols of its own module, and what the module imports."""
+    found = _module(module)
+    uses: set[_Symbol] = set()
+    through_module: set[int] = set()
+    for node in _walked(top):
+        if isinstance(node, ast.Attribute) and (names := _dotted(node)):
+            if found.aliases.get(names[0], ("", ""))[1] is None:
+                uses.add(_through_module(found.aliases[names[0]][0], names[1:]))
+                root: ast.expr = node
+                while isinstance(root, ast.Attribute):
+                    root = root.value
+                through_module.add(id(root))
+    for node in _walked(top):
+        if isinstance(node, ast.Name) and id(node) not in through_module:
+            if node.id in found.symbols:
+                uses.add((module, node.id))
+            elif node.id in found.aliases:
+                uses.add(found.aliases[node.id])
+    return frozenset(uses)
+
+
+def _through_module(target: str, names: list[str]) -> _Symbol:
+    """module.symbol reaches that symbol alone, not the whole module."""
+    for name in names:
+        if not _is_module(f"{target}.{name}"):
+            return target, name
+        target = f"{target}.{name}"
+    return target, None
+
+
+def _reach(module: str, symbol: str | None, cut: tuple[str, ...], seen: set[_Symbol]) -> None:
+    """Add to seen what a symbol reaches, itself too, without the modules that are cut and what is below them."""
+    if (module, symbol) in seen or not _is_module(module):
+        return
+    if any(module == name or module.startswith(name + ".") for name in cut):
+        return
+    found = _module(module)
+    if symbol is not None and symbol not in found.symbols and symbol in found.aliases:  # a re-export
+        _reach(*found.aliases[symbol], cut, seen)
+        return
+    seen.add((module, symbol))
+    for top in _nodes(module, symbol):
+        for use in _uses(module, top):
+            _reach(*use, cut, seen)
+
+
+@lru_cache(None)
+def _data_files(module: str, symbol: str | None) -> list[Path]:
     """Files that the code names, as a plain string, beside its own module."""
     folder = _file(module).parent
     names = {
         n.value
-        for top in nodes
-        for n in ast.walk(top)
+        for top in _nodes(module, symbol)
+        for n in _walked(top)
         if isinstance(n, ast.Constant) and isinstance(n.value, str) and "." in n.value and len(n.value) < 80
     }
     return sorted(folder / n for n in names if "/" not in n and not n.endswith(".py") and (folder / n).is_file())
+
+
+@lru_cache(None)
+def _text(module: str, symbol: str | None) -> bytes:
+    """What a digest counts of a symbol, without data files."""
+    return "".join([f"{module}:{symbol}\n", *map(_dumped, _nodes(module, symbol))]).encode()
 
 
 def _content(path: Path, roots: tuple[str, ...]) -> bytes:
@@ -197,14 +218,15 @@ def libraries(stage: str) -> tuple[str, ...]:
 
 
 @lru_cache(None)
-def reached(stage: str, roots: tuple[str, ...] = (), cut: tuple[str, ...] = ()) -> tuple[tuple[str, str | None], ...]:
+def reached(stage: str, roots: tuple[str, ...] = (), cut: tuple[str, ...] = ()) -> tuple[_Symbol, ...]:
     """All (module, symbol) that count for a stage; symbol None is the whole module."""
-    reach = _Reach((*cut, *HOW))
-    reach.visit(f"{PACKAGE}.stages.{stage}", None)
+    left_out = tuple(f"{PACKAGE}.{name}" for name in (*cut, *HOW))
+    seen: set[_Symbol] = set()
+    _reach(f"{PACKAGE}.stages.{stage}", None, left_out, seen)
     for root in roots:  # one that names a key of a data file reaches no code
         module, _, symbol = root.partition(":")
-        reach.visit(f"{PACKAGE}.{module}", symbol or None)
-    return tuple(sorted(reach.seen, key=lambda pair: (pair[0], pair[1] or "")))
+        _reach(f"{PACKAGE}.{module}", symbol or None, left_out, seen)
+    return tuple(sorted(seen, key=lambda pair: (pair[0], pair[1] or "")))
 
 
 @lru_cache(None)
@@ -217,11 +239,8 @@ def digest(stage: str, roots: tuple[str, ...] = (), cut: tuple[str, ...] = ()) -
     """
     sha = hashlib.sha256()
     for module, symbol in reached(stage, roots, cut):
-        nodes = _nodes(module, symbol)
-        sha.update(f"{module}:{symbol}\n".encode())
-        for node in nodes:
-            sha.update(_dump(node).encode())
-        for path in _data_files(module, nodes):
+        sha.update(_text(module, symbol))
+        for path in _data_files(module, symbol):
             sha.update(path.name.encode() + _content(path, roots))
     for name in libraries(stage):
         sha.update(f"{name}=={version(name)}\n".encode())

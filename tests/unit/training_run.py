@@ -89,7 +89,7 @@ class Run:
         self.trainer = kind(
             model=model,
             args=setup.configure(
-                {"output_dir": str(self.state.folder)}, seed, settings, compute, plan, micro_batch, 32
+                {"output_dir": str(self.state.saving)}, seed, settings, compute, plan, micro_batch, 32
             ),
             reward_funcs=reward,
             train_dataset=Dataset.from_list(rows),

@@ -2,6 +2,7 @@
 
 import importlib.util
 import shutil
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -119,6 +120,16 @@ def _check_fit(model: Any, tokenizer: Any, wanted: dict[str, Any]) -> None:
 
 
 def main(job: Job) -> None:
+    from workflow_scripts.training.lease import LeaseError, held
+
+    try:
+        with held(job.root / "state" / "base", partial(print, flush=True)) as lease:
+            _make(job, lease)
+    except LeaseError as error:
+        raise StageError(str(error)) from None
+
+
+def _make(job: Job, lease: Any) -> None:
     import torch
     from transformers.utils import logging
 
@@ -141,9 +152,11 @@ def main(job: Job) -> None:
     tokenizer.padding_side = "left"
     folder = Path(job.output("manifest")).parent / "model"
     tokenizer.clean_up_tokenization_spaces = False
-    shutil.rmtree(folder, ignore_errors=True)  # files of another model would be taken for this one's
-    model.to(dtype).save_pretrained(folder)
-    tokenizer.save_pretrained(folder)
+    new = folder.with_name(".model")
+    shutil.rmtree(new, ignore_errors=True)  # files of another model would be taken for this one's
+    model.to(dtype).save_pretrained(new)
+    tokenizer.save_pretrained(new)
+    state.put_in_place(new, folder, lease)
     _check_fit(model, tokenizer, job.compute["fits"])
     job.write("manifest", tables.MANIFEST, state.folder_rows(folder, folder.parent))
 

@@ -1,8 +1,9 @@
-"""Train one arm with one seed, from its last resumable state if there is one."""
+"""Train one arm with one seed, from its last resumable state if there is one; while another job does, wait for it."""
 
 import importlib
 import os
 import shutil
+from dataclasses import replace
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
@@ -12,7 +13,9 @@ from workflow_scripts import tables
 from workflow_scripts.stages._command import Job, StageError, run
 from workflow_scripts.stages._devices import take_gpus
 from workflow_scripts.stages._errors import out_of_space
-from workflow_scripts.stages._sampling import base_folder, check_positions, encoded
+from workflow_scripts.stages._sampling import base_folder, check_files, check_positions, encoded
+from workflow_scripts.training import finished
+from workflow_scripts.training.lease import Lease, LeaseError, held
 
 LIBRARIES = ("torch", "transformers", "trl", "peft", "accelerate", "tokenizers")
 
@@ -137,7 +140,40 @@ def _beginning(job: Job, trainer: Any, folder: Path) -> tuple[Any, int]:
     return get_peft_model(model, models.lora(adapter)) if adapter else model, 0
 
 
-def _train(job: Job, asked: int | str) -> None:
+def _run_folder(job: Job) -> Path:
+    return Path(job.output("checkpoints")).parent
+
+
+def _run_state(job: Job) -> Path:
+    """Where the run keeps what a restarted job needs."""
+    return job.root / "state" / _run_folder(job).relative_to(job.root / "runs")
+
+
+def _state_identity(job: Job) -> str:
+    from workflow_scripts.training import state
+
+    return state.identity(job.settings, job.code, job.provenance["inputs"])
+
+
+def _staged(job: Job) -> dict[str, str]:
+    """Name of each output in the folder of what a finished run leaves → where it belongs; the manifest last."""
+    names = {Path(path).name: path for name, paths in job.outputs.items() for path in paths if name != "checkpoints"}
+    return {**names, "checkpoints.parquet": job.output("checkpoints")}
+
+
+def _hand_out(job: Job, folder: Path) -> bool:
+    """The outputs of a run that is finished already; False where there are none, or not with all their checkpoints."""
+    manifest = folder / "checkpoints.parquet"
+    if not manifest.is_file():
+        return False
+    try:
+        check_files(tables.read(manifest, tables.CHECKPOINTS).to_pylist(), Path(job.output("checkpoints")), "")
+    except (StageError, tables.TableError):
+        return False
+    return finished.publish(folder, job.provenance, _staged(job))
+
+
+def _train(job: Job, asked: int | str, lease: Lease) -> None:
     """The whole of a run in one of its processes. asked: rollouts at once. Raises OutOfMemory where they do not fit."""
     import torch
     from accelerate.utils.memory import should_reduce_batch_size
@@ -163,12 +199,10 @@ def _train(job: Job, asked: int | str) -> None:
          "answer": chosen["answer"].to_pylist()}
     )  # fmt: skip
 
-    run_folder = Path(job.output("checkpoints")).parent
+    run_folder = _run_folder(job)
     run_name = run_folder.relative_to(job.root / "runs")
-    saved = state.StateFolder(
-        job.root / "state" / run_name,
-        state.identity(settings, job.code, job.provenance["inputs"]),
-    )
+    lease.share()
+    saved = state.StateFolder(_run_state(job), _state_identity(job), lease)
     recorder = Recorder(plan.group_size, plan.updates_per_batch, plan.minibatches)
     branches = {int(Path(p).stem.rpartition("-")[2]): Path(p) for p in job.outputs.get("branch_states", [])}
     keep_last = job.compute["keep"]["state"] == "last"
@@ -186,7 +220,7 @@ def _train(job: Job, asked: int | str) -> None:
     micro_batch = _micro_batch(job, asked, model, plan, longest_prompt)
     os.environ.setdefault("TENSORBOARD_LOGGING_DIR", str(job.root / "logs" / "tensorboard" / run_name))
     os.environ.setdefault("WANDB_PROJECT", job.root.name)
-    names = {"output_dir": str(saved.folder), "run_name": run_name.as_posix(), "project": job.root.name}
+    names = {"output_dir": str(saved.saving), "run_name": run_name.as_posix(), "project": job.root.name}
     diverged: str | None = None
     with keeper.watching_signals():
         try:
@@ -221,7 +255,7 @@ def _train(job: Job, asked: int | str) -> None:
             elif job.inputs.get("branch"):
                 if not Path(job.input("branch")).stat().st_size:
                     raise StageError(f"{job.input('branch')}: the run it branches off diverged before that step")
-                resume = str(saved.folder / "branch")
+                resume = str(saved.saving / "branch")
                 if trainer.accelerator.is_main_process:
                     callbacks.unpack(Path(job.input("branch")), Path(resume), settings["branch"]["optimizer"])
                 trainer.accelerator.wait_for_everyone()
@@ -233,9 +267,9 @@ def _train(job: Job, asked: int | str) -> None:
                 raise StageError(str(error)) from None
             diverged = str(error)
             if not keeper.manifest:
-                keeper.save_checkpoint(*_beginning(job, trainer, saved.folder / "branch"))
+                keeper.save_checkpoint(*_beginning(job, trainer, saved.saving / "branch"))
             print(f"{diverged}; the run ends and counts with its last checkpoint", flush=True)
-        except (EngineError, TrainingError) as error:
+        except (EngineError, TrainingError, LeaseError) as error:
             raise StageError(str(error)) from None
         except RuntimeError as error:
             if not should_reduce_batch_size(error):
@@ -251,13 +285,14 @@ def _train(job: Job, asked: int | str) -> None:
     drift = None if frozen is None else state.weights_hash(trainer.model, trainable=False) != frozen
     if drift:
         raise StageError("frozen base weights have changed during training; the run is not usable")
+    staged = replace(job, outputs={n: [str(saved.saving / "finished" / f"{n}.parquet")] for n in job.outputs})
     for name, (table, rows) in recorder.tables().items():
         if name == "rollouts" and not job.compute["keep"]["rollouts"]:
             rows = rows.set_column(rows.schema.get_field_index("completion"), "completion", [[None] * len(rows)])
-        job.write(name, table, rows)
-    job.write("trainer_log", tables.TRAINER_LOG, _log_rows(trainer.state.log_history))
-    for step, target in branches.items():
-        target.parent.mkdir(parents=True, exist_ok=True)
+        staged.write(name, table, rows)
+    staged.write("trainer_log", tables.TRAINER_LOG, _log_rows(trainer.state.log_history))
+    for step, path in branches.items():
+        target = saved.saving / "finished" / path.name
         if diverged and step > trainer.state.global_step:
             target.write_bytes(b"")  # what branches off says why it cannot
         else:
@@ -265,7 +300,7 @@ def _train(job: Job, asked: int | str) -> None:
     reached = keeper.manifest[-1]["step"] if diverged else 0
     declared = {*training["checkpoints"], reached}  # a longer past may hold more
     kept = [row for row in keeper.manifest if row["step"] in declared]
-    job.write(
+    staged.write(
         "checkpoints",
         tables.CHECKPOINTS,
         sorted(kept, key=lambda row: (row["step"], row["file"])),
@@ -281,27 +316,42 @@ def _train(job: Job, asked: int | str) -> None:
         processes=trainer.accelerator.num_processes,
         rollout_engine=setup.rollout_engine(trainer.args),
     )
-    if keep_last:
-        (saved.run / "progress.json").unlink(missing_ok=True)
-    else:
-        saved.remove()
+    try:
+        finished.seal(saved.saving / "finished", job.provenance, _staged(job))
+        state.put_in_place(saved.saving / "finished", saved.finished, lease)
+        finished.publish(saved.finished, job.provenance, _staged(job))
+    except LeaseError as error:
+        raise StageError(str(error)) from None
+    saved.ended() if keep_last else saved.remove()
 
 
 def main(job: Job) -> None:
+    _missing_packages(job.compute)
+    try:
+        with held(_run_state(job), partial(print, flush=True)) as lease:
+            if _hand_out(job, _run_state(job) / _state_identity(job) / "finished"):
+                print("finished before; its outputs are handed out again", flush=True)
+            else:
+                _fit_and_train(job, lease)
+    except LeaseError as error:
+        raise StageError(str(error)) from None
+
+
+def _fit_and_train(job: Job, lease: Lease) -> None:
+    """In as many processes as the study says, with as many rollouts at once as fit."""
     from accelerate.utils.memory import clear_device_cache
 
     from workflow_scripts.training.processes import ProcessesError, launch, processes
     from workflow_scripts.training.trainer import OutOfMemory
 
-    _missing_packages(job.compute)
     count = processes(job.compute)
     take_gpus(job, job.compute["gpus"])
     asked = job.compute["micro_batch"]
     while True:
         try:
             if count == 1:
-                return _train(job, asked)
-            return launch(job.compute, (StageError, tables.TableError, OutOfMemory), _train, job, asked)
+                return _train(job, asked, lease)
+            return launch(job.compute, (StageError, tables.TableError, OutOfMemory), _train, job, asked, lease)
         except ProcessesError as error:
             if out_of_space(error):
                 raise

@@ -3,6 +3,7 @@
 import contextlib
 import io
 import json
+import math
 import os
 import shutil
 import signal
@@ -16,11 +17,12 @@ from accelerate import PartialState
 from accelerate.utils import gather_object
 from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
+from workflow_scripts.training.finished import write_json
 from workflow_scripts.training.models import save_checkpoint
 from workflow_scripts.training.records import Recorder
-from workflow_scripts.training.state import StateFolder, folder_rows, weights_hash, write_json
+from workflow_scripts.training.state import StateFolder, folder_rows, put_in_place, weights_hash
 
-STATE_EVERY_SECONDS = 60.0
+SAVING_SHARE = 0.05  # of the time, at most: a state after every rollout batch, where that is longer than 20 savings
 PROGRESS_EVERY_SECONDS = 2.0
 
 
@@ -52,7 +54,8 @@ class Keeper(TrainerCallback):
         self.manifest: list[dict[str, Any]] = []
         self.weights: dict[str, str | None] = {}  # step -> hash of what trains, where the run starts and at checkpoints
         self.terminated = False
-        self._last_state = time.monotonic()
+        self._saving = math.inf  # seconds, the shortest seen
+        self._began_saving = self._last_state = time.monotonic()
         self._last_progress = 0.0
 
     @contextlib.contextmanager
@@ -83,7 +86,9 @@ class Keeper(TrainerCallback):
         if step in self.checkpoints and state.is_world_process_zero:
             self.save_checkpoint(kwargs["model"], step)
         if step % self.updates_per_batch == 0:
-            due = time.monotonic() - self._last_state > STATE_EVERY_SECONDS
+            self._began_saving = time.monotonic()
+            pause = self._saving * (1 / SAVING_SHARE - 1) if math.isfinite(self._saving) else 0.0
+            due = self._began_saving - self._last_state >= pause
             seen = gather_object([(self.terminated, due)])  # signals and clocks of several processes differ
             terminated, due = any(signalled for signalled, _ in seen), seen[0][1]
             last = step == state.max_steps
@@ -97,7 +102,6 @@ class Keeper(TrainerCallback):
 
     def on_save(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
         """A resumable state has just been written by transformers' Trainer."""
-        self._last_state = time.monotonic()
         PartialState().wait_for_everyone()  # each process writes its random state
         if not state.is_world_process_zero:
             return
@@ -109,12 +113,17 @@ class Keeper(TrainerCallback):
             folder,
             {"step": state.global_step, "checkpoints": self.manifest, "weights": self.weights},
         )
+        self._last_state = time.monotonic()
+        self._saving = min(self._saving, self._last_state - self._began_saving)
 
     def save_checkpoint(self, model: Any, step: int) -> None:
-        """Weights of `step`, put down in the manifest."""
+        """Weights of `step`, put down in the manifest. Raises LeaseError."""
         folder = self.run_folder / "checkpoints" / f"step-{step}"
-        shutil.rmtree(folder, ignore_errors=True)
-        save_checkpoint(_alone(model), folder)
+        for left in folder.parent.glob(".saving-*"):
+            shutil.rmtree(left, ignore_errors=True)
+        new = folder.with_name(f".{self.state.saving.name}")  # beside it: renaming needs one file system
+        save_checkpoint(_alone(model), new)
+        put_in_place(new, folder, self.state.lease)
         self.weights[str(step)] = weights_hash(_alone(model), trainable=True)
         self.manifest += folder_rows(folder, self.run_folder, step=step)
 
@@ -135,6 +144,7 @@ class Keeper(TrainerCallback):
             "steps": state.max_steps,
             "reward": reward,
             "clipped": sum(clipped) / len(clipped) if clipped else None,
+            "entropy": next((entry["entropy"] for entry in reversed(state.log_history) if "entropy" in entry), None),
             "time": now,
             "pid": os.getpid(),
         }
@@ -159,11 +169,14 @@ def _pack(folder: Path, target: Path) -> None:
     if (folder / "adapter_config.json").exists():
         contents["adapter_config.json"] = (folder / "adapter_config.json").read_bytes()
     temporary = target.with_name(f".{target.name}.tmp")
-    with tarfile.open(temporary, "w") as archive:
-        for name, content in sorted(contents.items()):
-            info = tarfile.TarInfo(name)
-            info.size = len(content)
-            archive.addfile(info, io.BytesIO(content))
+    with open(temporary, "wb") as file:
+        with tarfile.open(fileobj=file, mode="w") as archive:
+            for name, content in sorted(contents.items()):
+                info = tarfile.TarInfo(name)
+                info.size = len(content)
+                archive.addfile(info, io.BytesIO(content))
+        file.flush()
+        os.fsync(file.fileno())
     os.replace(temporary, target)
 
 

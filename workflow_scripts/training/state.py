@@ -1,13 +1,12 @@
 """The resumable state of a training run, and the checkpoints it leaves.
 
 State lies in an undeclared folder, one sub-folder per identity and saved rollout-batch boundary: what transformers'
-Trainer needs to go on (weights, optimizer, scheduler, random states), the records so far, and last of all
-``state.json``: without that file a state is half-written and ignored. It names the run's identity (settings without
-steps and checkpoints, code, inputs); a state of another identity is refused. Checkpoints hold only what changed, as
-safetensors.
+Trainer needs to go on (weights, optimizer, scheduler, random states), the records so far, and ``state.json``, which
+names the run's identity (settings without steps and checkpoints, code, inputs) and every file with its size. A state
+is written beside the others, forced to the disk and only then renamed into its place; what is half-written, of another
+identity, or without one of its files is ignored. Checkpoints hold only what changed, as safetensors.
 """
 
-import contextlib
 import hashlib
 import json
 import os
@@ -18,6 +17,8 @@ from typing import Any
 import torch
 
 from workflow_scripts import tables
+from workflow_scripts.training.finished import durable, write_json
+from workflow_scripts.training.lease import Lease
 
 
 def identity(settings: dict[str, Any], code: str, inputs: str) -> str:
@@ -53,33 +54,45 @@ def folder_rows(folder: Path, relative_to: Path, **columns: Any) -> list[dict[st
     ]
 
 
-def write_json(path: Path, value: Any) -> None:
-    """Atomically: a reader sees the old text or the new one."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    with open(temporary, "w", encoding="utf-8") as file:
-        json.dump(value, file, sort_keys=True)
-        file.flush()
-        os.fsync(file.fileno())
-    os.replace(temporary, path)
+def put_in_place(folder: Path, target: Path, lease: Lease | None) -> None:
+    """Rename a folder that is written to the end, replacing what is there, unless the lease is lost."""
+    durable(folder)
+    if lease:
+        lease.check()
+    shutil.rmtree(target, ignore_errors=True)
+    target.parent.mkdir(parents=True, exist_ok=True)
+    os.replace(folder, target)
+    durable(target.parent, below=False)
 
 
 class StateFolder:
-    """Where one run keeps what a restarted job needs."""
+    """Where one run keeps what a restarted job needs. lease: of `run`; without one nobody else may be at work."""
 
-    def __init__(self, run: Path, identity: str) -> None:
-        self.run, self.folder, self.identity = run, run / identity, identity
-        self.folder.mkdir(parents=True, exist_ok=True)
+    def __init__(self, run: Path, identity: str, lease: Lease | None = None) -> None:
+        self.run, self.folder, self.identity, self.lease = run, run / identity, identity, lease
+        self.saving = self.folder / f"saving-{lease.token if lease else ''}"
+        self.saving.mkdir(parents=True, exist_ok=True)
+        for left in self.folder.glob("saving-*"):  # of jobs that have died
+            if left != self.saving:
+                shutil.rmtree(left, ignore_errors=True)
         (run / "progress.json").unlink(missing_ok=True)
+
+    @property
+    def finished(self) -> Path:
+        """What the run leaves when it is done; see `training.finished`."""
+        return self.folder / "finished"
 
     def branch_state(self, step: int) -> Path:
         """The state of that step as one file, for the arms that branch off there."""
         return self.folder / f"branch-{step}.tar"
 
     def complete(self, checkpoint: Path, extra: dict[str, Any]) -> None:
-        """Mark a saved state as whole, then drop older ones."""
-        write_json(checkpoint / "state.json", {"identity": self.identity, **extra})
+        """Put a state that was saved in `saving` in its place, then drop older ones. Raises LeaseError."""
+        files = {p.name: p.stat().st_size for p in checkpoint.iterdir()}
+        write_json(checkpoint / "state.json", {"identity": self.identity, "files": files, **extra})
+        put_in_place(checkpoint, self.folder / checkpoint.name, self.lease)
         for other in self._saved():
-            if other != checkpoint:
+            if other.name != checkpoint.name:
                 shutil.rmtree(other, ignore_errors=True)
 
     def _saved(self) -> list[Path]:
@@ -93,9 +106,10 @@ class StateFolder:
         for candidate in reversed(self._saved()):
             try:
                 saved = json.loads((candidate / "state.json").read_text(encoding="utf-8"))
-            except (OSError, json.JSONDecodeError):
+                sizes = {p.name: p.stat().st_size for p in candidate.iterdir() if p.name != "state.json"}
+            except (OSError, ValueError):
                 continue
-            if saved["identity"] != self.identity or saved["step"] > steps:
+            if saved["identity"] != self.identity or saved["step"] > steps or saved["files"] != sizes:
                 continue
             known = {row["file"]: row["sha256"] for row in saved["checkpoints"]}
             wanted = [step for step in checkpoints if step <= saved["step"]]
@@ -109,8 +123,13 @@ class StateFolder:
         return None
 
     def remove(self) -> None:
-        """The run is done and no state is to be kept."""
-        shutil.rmtree(self.folder, ignore_errors=True)
+        """The run is done and no state is to be kept; only what it leaves stays until Snakemake knows of it."""
+        for path in self.folder.iterdir():
+            if path != self.finished:
+                shutil.rmtree(path, ignore_errors=True) if path.is_dir() else path.unlink()
+        self.ended()
+
+    def ended(self) -> None:
+        """Nothing more is written."""
+        shutil.rmtree(self.saving, ignore_errors=True)
         (self.run / "progress.json").unlink(missing_ok=True)
-        with contextlib.suppress(OSError):  # states of other settings may lie beside this one
-            self.run.rmdir()

@@ -1,0 +1,83 @@
+"""What a finished run leaves until Snakemake knows of it.
+
+Snakemake removes the outputs of a job that it did not see ending: after its own death, or when a node died in the last
+second. A finished run therefore keeps links to its outputs beside its state, which cost no space; started again with
+the same key it hands them out and trains nothing. They go when a Snakemake ends that found the outputs in place.
+"""
+
+import contextlib
+import json
+import os
+import shutil
+from pathlib import Path
+from typing import Any
+
+_WHOLE = "finished.json"
+
+
+def durable(folder: Path, below: bool = True) -> None:
+    """The folder, and files and folders below, are on the disk, whatever happens to the machine."""
+    for path in [*(folder.rglob("*") if below else ()), folder]:
+        file = os.open(path, os.O_RDONLY)
+        try:
+            os.fsync(file)
+        finally:
+            os.close(file)
+
+
+def write_json(path: Path, value: Any) -> None:
+    """Atomically: a reader sees the old text or the new one."""
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    with open(temporary, "w", encoding="utf-8") as file:
+        json.dump(value, file, sort_keys=True)
+        file.flush()
+        os.fsync(file.fileno())
+    os.replace(temporary, path)
+
+
+def seal(folder: Path, key: dict[str, Any], outputs: dict[str, str]) -> None:
+    """Mark a folder of staged files as whole. key: what must be equal for them to be handed out; outputs: file in the
+    folder → where it belongs."""
+    write_json(folder / _WHOLE, {"key": key, "outputs": outputs})
+    durable(folder)
+
+
+def publish(folder: Path, key: dict[str, Any], outputs: dict[str, str]) -> bool:
+    """Put the files of a sealed folder where they belong; False if there are none of this key and of these outputs."""
+    try:
+        said = json.loads((folder / _WHOLE).read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return False
+    if said != json.loads(json.dumps({"key": key, "outputs": outputs})):
+        return False
+    if not all((folder / name).is_file() for name in outputs):
+        return False
+    for name, target in outputs.items():
+        _link(folder / name, Path(target))
+    return True
+
+
+def _link(source: Path, target: Path) -> None:
+    target.parent.mkdir(parents=True, exist_ok=True)
+    temporary = target.with_name(f".{target.name}.{os.getpid()}.tmp")
+    temporary.unlink(missing_ok=True)
+    try:
+        os.link(source, temporary)
+    except OSError:  # a file system without hard links
+        shutil.copyfile(source, temporary)
+    os.utime(temporary)  # as new as the job that hands it out
+    os.replace(temporary, target)
+
+
+def forget(root: Path) -> None:
+    """Of all runs of a study: drop the links where the outputs are in place."""
+    for mark in root.glob(f"state/*/seed-*/*/finished/{_WHOLE}"):
+        try:
+            outputs = json.loads(mark.read_text(encoding="utf-8"))["outputs"]
+        except (OSError, ValueError, KeyError):
+            continue
+        if all(Path(target).exists() for target in outputs.values()):
+            shutil.rmtree(mark.parent, ignore_errors=True)
+            for folder in (mark.parents[1], mark.parents[2], mark.parents[3]):
+                with contextlib.suppress(OSError):  # not empty: there is a state, or another run is at work
+                    folder.rmdir()
