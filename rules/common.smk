@@ -1,15 +1,17 @@
 # The study, and the functions that hand each rule its settings and the digest of its code.
 
+import gc
 import os
 import shlex
 import sys
+from functools import lru_cache
 from pathlib import Path
 from types import SimpleNamespace
 
 from snakemake.settings.types import DeploymentMethod
 
 from workflow_scripts import settings as of
-from workflow_scripts.commands import disk, preflight, progress, registration, unlock
+from workflow_scripts.commands import cluster, disk, preflight, progress, registration, unlock
 from workflow_scripts.digest import digest
 from workflow_scripts.grading import libraries as grader_libraries
 from workflow_scripts.grading import version as verdicts_version
@@ -17,6 +19,8 @@ from workflow_scripts.study import StudyFaults, load, machine_faults
 from workflow_scripts.study.faults import repeated_keys
 from workflow_scripts.tables import TableError
 from workflow_scripts.training import finished
+
+gc.set_threshold(50_000, 20, 100)  # a DAG is many objects and hardly any garbage: a fourth of a dry run went into looking for it
 
 try:
     for file in workflow.configfiles:
@@ -27,6 +31,9 @@ try:
         raise StudyFaults(missing)
 except StudyFaults as faults:
     sys.exit("The study cannot run:\n" + "\n".join(f"  {line}" for line in faults.lines))
+
+if not workflow.dryrun and (fault := preflight.unwritable(Path(".snakemake"))):
+    sys.exit(f"armslength: {fault[0]}")
 
 ROOT = f"results/{STUDY.study}"
 PLAN = Path(ROOT) / "plan.parquet"
@@ -85,7 +92,11 @@ def begin():
     """At the start of a real run: what the study is held to is put on record, and a thread tells how far it is."""
     if not workflow.is_main_process:  # the process that runs one job
         return
-    faults = preflight.missing_sources(STUDY, Path(ROOT))
+    faults = preflight.unwritable(Path(ROOT)) or preflight.missing_sources(STUDY, Path(ROOT))
+    if workflow.executor_plugin.name == "slurm":
+        submitted = [job for job in workflow.dag.needrun_jobs() if not job.is_local]
+        named = workflow.resource_settings.overwrite_resources
+        faults += cluster.faults(submitted, named, [rule.name for rule in workflow.rules])
     if workflow.local_exec:
         faults += machine_faults(STUDY, progress.gpus_here())
         faults += [] if with_conda() else preflight.other_trl()
@@ -97,6 +108,8 @@ def begin():
     if GPUS == 0 and STUDY.model.source != "embedded" and workflow.local_exec and progress.gpus_here():
         print("compute.gpus is 0: this study runs on the CPU, though there is a GPU here", file=sys.stderr)
     unlock.hold()
+    if late := preflight.set_to_now(Path(ROOT)):
+        print(f"{late} files below {ROOT} were of the future, by the clock here; they are of now", file=sys.stderr)
     registration.record(registered(), PLAN)
     progress.follow(ROOT, RUNS, LAST_STEPS, SAMPLED)
 
@@ -168,6 +181,7 @@ def benchmark_code(wildcards):
     return digest("fetch_benchmark", set_roots(wildcards.benchmark))
 
 
+@lru_cache(None)
 def grader_of(benchmark):
     """The grader, and the libraries that its verdicts rest on, if there are any."""
     name = STUDY.grader_of(benchmark)

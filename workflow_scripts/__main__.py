@@ -6,6 +6,7 @@ import importlib
 import os
 import sys
 
+_UNWRITABLE = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM)
 BROKEN_PIPE = 128 + 13  # what the shell says of a program that SIGPIPE ended
 
 COMMANDS = {
@@ -49,7 +50,7 @@ def main() -> int:
         finally:
             sys.stdout.flush()
     except OSError as error:  # whoever read the output has gone, as `head` does; or its disk is full
-        if not isinstance(error, BrokenPipeError) and error.errno not in (errno.ENOSPC, errno.EDQUOT):
+        if not isinstance(error, BrokenPipeError) and error.errno not in _UNWRITABLE:
             raise
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # the interpreter flushes again at its end
         if isinstance(error, BrokenPipeError):

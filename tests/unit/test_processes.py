@@ -1,140 +1,17 @@
 """The stage that trains, as Snakemake runs it: several processes, signals, and memory that ends."""
 
-import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-from safetensors.torch import load_file
+from training_stage import LORA, Stage, last_line
 from transformers import AutoTokenizer, LlamaConfig
 
-from workflow_scripts import tables
-from workflow_scripts.benchmarks import word_problems
 from workflow_scripts.stages import _devices, train
 from workflow_scripts.stages._command import Job, StageError
 from workflow_scripts.stages._sampling import check_positions
-from workflow_scripts.training import setup, state, warm_start
-
-SETTINGS = {
-    "seed": 0, "model": {"dtype": "float32", "prompt_family": "plain"},
-    "objective": {
-        "ratio": "token", "bounds": "ppo", "eps_low": 0.2, "eps_high": 0.28, "surrogate": "clipped",
-        "advantage": {"scale": "none"}, "aggregation": "token-mean-step",
-    },
-    "rollout": {
-        "prompts": 6, "group_size": 4, "minibatches": 2, "epochs": 2, "temperature": 1.0, "top_p": 1.0,
-        "max_completion": 8,
-    },
-    "training": {
-        "steps": 8, "checkpoints": [4, 8], "learning_rate": 1e-2, "schedule": "constant", "warmup_steps": 0,
-        "max_grad_norm": 1.0, "beta": 0.0, "mask_truncated": False, "reward": "rewards:half_right",
-        "success_threshold": 1.0, "trl": {},
-    },
-    "reward_version": 1,
-}  # fmt: skip
-COMPUTE = {
-    "device": "cpu", "gpus": 0, "processes": None, "micro_batch": 4, "gradient_checkpointing": False,
-    "engine": "transformers", "eval_batch": 64, "threads": 1, "trackers": [],
-    "vllm": {"mode": "colocate", "server": None, "training_memory": 0.3},
-    "keep": {"rollouts": True, "completions": True, "state": "none"},
-}  # fmt: skip
-REWARDS = """
-import os, resource, signal
-from pathlib import Path
-
-def half_right(completions, **_):
-    return [float(len(text) % 2 == 0) for text in completions]
-
-def ended_in_second_batch(completions, trainer_state, **_):
-    told = Path(__file__).with_name("told")
-    if trainer_state.global_step == 4 and os.environ.get("RANK", "0") == "0" and not told.exists():
-        told.touch()
-        os.kill(os.getppid() if "RANK" in os.environ else os.getpid(), signal.SIGTERM)
-    return half_right(completions)
-
-def only_the_last_process_fails(completions, **_):
-    return half_right(completions) if os.environ["RANK"] == "0" else [1.0]
-
-def killed(completions, **_):
-    if os.environ["RANK"] == "1":
-        os.kill(os.getpid(), signal.SIGKILL)
-    return half_right(completions)
-
-def with_little_memory(completions, **_):
-    used = int(next(l for l in open("/proc/self/status") if l.startswith("VmSize")).split()[1]) * 1024
-    resource.setrlimit(resource.RLIMIT_AS, (used + int(os.environ["SPARE"]) * 2**20, resource.RLIM_INFINITY))
-    return half_right(completions)
-"""
-LORA = {"rank": 2, "alpha": 4, "targets": ["q_proj", "v_proj", "o_proj"]}
-
-
-class Stage:
-    """One run's folder, and the command line that trains in it."""
-
-    def __init__(self, folder: Path, adapter: dict[str, Any] | None = None, **compute: Any) -> None:
-        self.root = folder / "results"
-        self.settings = json.loads(json.dumps(SETTINGS))
-        if adapter:
-            self.settings["model"]["adapter"] = adapter
-        self.compute = {**COMPUTE, **compute}
-        tokenizer = warm_start.word_tokenizer(word_problems.vocabulary())
-        model = self.root / "base" / "model"
-        tokenizer.save_pretrained(model)
-        warm_start.small_llama(tokenizer, seed=0).save_pretrained(model)
-        manifest = self.root / "base" / "manifest.parquet"
-        tables.write(manifest, tables.MANIFEST, state.folder_rows(model, manifest.parent), {})
-        problems = [
-            {"problem_id": str(row), "benchmark": "word_problems", "row": row, **problem}
-            for row, problem in enumerate(word_problems.generate("train", 20, seed=1))
-        ]
-        tables.write(self.root / "data" / "train.parquet", tables.PROBLEMS, problems, {})
-        (folder / "rewards.py").write_text(REWARDS)
-        self.run = self.root / "runs" / "arm" / "seed-0"
-
-    def short(self, tokens: int) -> set[str]:
-        """Ids of the train problems with prompts of at most so many tokens."""
-        tokenizer = AutoTokenizer.from_pretrained(self.root / "base" / "model")
-        rows = tables.read(self.root / "data" / "train.parquet", tables.PROBLEMS).to_pylist()
-        return {row["problem_id"] for row in rows if len(tokenizer(row["question"])["input_ids"]) <= tokens}
-
-    def train(self, **environment: str) -> subprocess.CompletedProcess[str]:
-        names = ("rollout_updates", "tail_tokens", "rollouts", "trainer_log", "checkpoints")
-        command = [
-            sys.executable, "-m", "workflow_scripts.stages.train", "--settings", json.dumps(self.settings),
-            "--compute", json.dumps(self.compute), "--code", "0", "--root", str(self.root),
-            "--input", f"base={self.root}/base/manifest.parquet", f"train={self.root}/data/train.parquet",
-            "--output", *(f"{name}={self.run}/{name}.parquet" for name in names),
-        ]  # fmt: skip
-        path = os.pathsep.join([str(self.root.parent), str(Path(__file__).parents[2])])
-        return subprocess.run(
-            command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=300,
-            env={**os.environ, "PYTHONPATH": path, **environment},
-        )  # fmt: skip
-
-    def trained(self) -> "Stage":
-        done = self.train()
-        assert done.returncode == 0, done.stdout
-        return self
-
-    def rows(self, name: str) -> list[dict[str, Any]]:
-        return tables.read(self.run / f"{name}.parquet", getattr(tables, name.upper())).to_pylist()
-
-    @property
-    def footer(self) -> dict[str, Any]:
-        return tables.provenance(self.run / "checkpoints.parquet")
-
-    def weights(self, adapter: bool, step: int = 8) -> dict[str, torch.Tensor]:
-        name = "adapter_model" if adapter else "model"
-        return load_file(self.run / "checkpoints" / f"step-{step}" / f"{name}.safetensors")
-
-
-def last_line(done: subprocess.CompletedProcess[str]) -> str:
-    return done.stdout.strip().splitlines()[-1]
-
+from workflow_scripts.training import setup
 
 EXACT = ("batch", "prompt_position", "rollout", "problem_id", "completion", "reward", "group_correct", "advantage")
 

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -121,4 +122,36 @@ def test_a_failed_job_is_named_with_its_log_and_its_cause(slow: Copy) -> None:
     stage.write_text(text)
     again = as_make_run(slow)
     assert again.returncode == 0
+    assert max(slow.ran().values()) == 1
+
+
+def test_results_may_be_moved_and_lie_behind_a_link(copy: Copy, tmp_path: Path) -> None:
+    scratch = tmp_path / "scratch" / "results"
+    scratch.parent.mkdir()
+    shutil.move(copy.root / "results", scratch)
+    moved = Copy(copy.root.rename(tmp_path / "moved"))
+    (moved.root / "results").symlink_to(scratch)
+    assert moved.would_run() == set()
+
+
+def test_after_a_clock_was_set_back_jobs_end_well(copy: Copy) -> None:
+    """Of inputs from the future Snakemake makes failed jobs, and removes what those made."""
+    tomorrow = time.time() + 86_400
+    for path in (copy.root / "results").rglob("*.parquet"):
+        os.utime(path, (tomorrow, tomorrow))
+    copy.study(lambda study: study["analysis"].update(margin=0.03))
+    done = copy.snakemake(
+        "--cores", str(CORES), "--quiet", "rules", "host", "--", "results/tiny/tables/effects.parquet"
+    )
+    assert "were of the future, by the clock here; they are of now" in done.stdout
+    assert copy.ran()["results/tiny/tables/effects.parquet"] == 2
+    assert max(path.stat().st_mtime for path in (copy.root / "results").rglob("*.parquet")) < tomorrow - 3600
+
+
+def test_a_second_snakemake_on_the_same_results_is_refused(slow: Copy, started: subprocess.Popen[bytes]) -> None:
+    refused = slow.snakemake("--cores", "1", "--quiet", "rules", "host", "--", TARGET, check=False)
+    assert refused.returncode == 1
+    assert "Directory cannot be locked" in refused.stdout
+    assert training(slow)
+    assert started.wait(timeout=120) == 0
     assert max(slow.ran().values()) == 1

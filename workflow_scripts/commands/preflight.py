@@ -5,6 +5,8 @@ network; for the rest the hub is asked once, briefly, whether it answers and has
 """
 
 import ast
+import os
+import time
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
@@ -15,6 +17,29 @@ from workflow_scripts.study import Study
 from workflow_scripts.study.faults import nearest
 from workflow_scripts.tables import TableError, provenance
 from workflow_scripts.training import TESTED_TRL
+
+
+def unwritable(*places: Path) -> list[str]:
+    """One line for each place below which a run would have to write, and cannot."""
+    lines = []
+    for place in places:
+        there = next(folder for folder in (place.absolute(), *place.absolute().parents) if folder.exists())
+        if not os.access(there, os.W_OK | os.X_OK):
+            lines.append(f"{there} cannot be written; run in a folder that can (snakemake --directory)")
+    return lines
+
+
+def set_to_now(root: Path) -> int:
+    """Give files from the future the time of now; how many there were.
+
+    After a clock was set back, or with files of a machine whose clock is ahead, Snakemake fails each job that reads one
+    of them when it is done, and removes what it made: its outputs seem older than its inputs.
+    """
+    late = time.time() + 1.0
+    found = [path for path in root.rglob("*") if path.is_file() and path.stat().st_mtime > late]
+    for path in found:
+        os.utime(path)
+    return len(found)
 
 
 def missing_sources(study: Study, root: Path) -> list[str]:

@@ -12,7 +12,7 @@ from typing import Any
 
 from workflow_scripts import tables
 from workflow_scripts.sampling import EngineError
-from workflow_scripts.stages._errors import out_of_space
+from workflow_scripts.stages._errors import out_of_space, refused
 
 
 class StageError(Exception):
@@ -93,6 +93,8 @@ def run(main: Callable[[Job], None], libraries: Sequence[str] = ()) -> None:
     except (StageError, EngineError, tables.TableError) as error:
         sys.exit(f"armslength: {error}")
     except Exception as error:
+        if refused(error):
+            sys.exit(f"armslength: {error.filename or job.root}: {error.strerror}; the study writes below {job.root}")
         if not out_of_space(error):
             raise
         sys.exit(

@@ -1,6 +1,7 @@
 """What other libraries' errors say, in one line, and which of them mean a full disk."""
 
 import errno
+from typing import TypeGuard
 
 # How those say it that lose the error's number on the way: safetensors and tokenizers, and torch.save.
 _NO_SPACE = ("No space left on device", "Disk quota exceeded", "inline_container.cc")
@@ -9,6 +10,13 @@ _NO_SPACE = ("No space left on device", "Disk quota exceeded", "inline_container
 def first_line(error: BaseException) -> str:
     """The first line of an error's text, or else its name."""
     return (str(error).strip().splitlines() or [type(error).__name__])[0]
+
+
+def refused(error: BaseException) -> TypeGuard[OSError]:
+    """Whether the file system does not let this user write, or does not answer."""
+    return isinstance(error, OSError) and error.errno in (
+        errno.EROFS, errno.EACCES, errno.EPERM, errno.EIO, errno.ESTALE,
+    )  # fmt: skip
 
 
 def out_of_space(error: BaseException) -> bool:
