@@ -27,6 +27,7 @@ HOW = (
 _SILENT_FIELDS = {"type_ignores", "type_comment", "kind", "ctx"}
 
 
+@lru_cache(None)
 def _file(module: str) -> Path:
     path = HERE.joinpath(*module.split(".")[1:])
     return path / "__init__.py" if path.is_dir() else path.with_suffix(".py")
@@ -39,6 +40,20 @@ def _is_module(name: str) -> bool:
 
 def _is_text(node: ast.AST) -> bool:
     return isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str)
+
+
+@lru_cache(None)
+def _walked(top: ast.AST) -> list[ast.AST]:
+    """ast.walk, once."""
+    nodes = [top]
+    for node in nodes:  # it grows while it is read
+        for name in node._fields:
+            value = getattr(node, name, None)
+            if isinstance(value, ast.AST):
+                nodes.append(value)
+            elif isinstance(value, list):
+                nodes += [part for part in value if isinstance(part, ast.AST)]
+    return nodes
 
 
 def _dump(node: object) -> str:
@@ -91,7 +106,7 @@ def _module(name: str) -> _Module:
         elif not isinstance(node, (ast.Import, ast.ImportFrom)) and not _is_text(node):
             module.effects.append(node)
     package = name if _file(name).name == "__init__.py" else name.rpartition(".")[0]
-    imports = [n for n in ast.walk(tree) if isinstance(n, (ast.Import, ast.ImportFrom))]  # inside functions too
+    imports = [n for n in _walked(tree) if isinstance(n, (ast.Import, ast.ImportFrom))]  # inside functions too
     for statement in imports:
         if isinstance(statement, ast.Import):
             for alias in statement.names:
@@ -127,24 +142,19 @@ def _dotted(node: ast.expr) -> list[str]:
 
 
 @lru_cache(None)
-def _walked(top: ast.stmt) -> tuple[ast.AST, ...]:
-    return tuple(ast.walk(top))
-
-
-@lru_cache(None)
 def _uses(module: str, top: ast.stmt) -> frozenset[_Symbol]:
     """What of this package a top-level statement names: symbols of its own module, and what the module imports."""
     found = _module(module)
     uses: set[_Symbol] = set()
     through_module: set[int] = set()
     for node in _walked(top):
-        if isinstance(node, ast.Attribute) and (names := _dotted(node)):
-            if found.aliases.get(names[0], ("", ""))[1] is None:
-                uses.add(_through_module(found.aliases[names[0]][0], names[1:]))
-                root: ast.expr = node
-                while isinstance(root, ast.Attribute):
-                    root = root.value
-                through_module.add(id(root))
+        names = _dotted(node) if isinstance(node, ast.Attribute) else []
+        if names and found.aliases.get(names[0], ("", ""))[1] is None:
+            uses.add(_through_module(found.aliases[names[0]][0], names[1:]))
+            root = node
+            while isinstance(root, ast.Attribute):
+                root = root.value
+            through_module.add(id(root))
     for node in _walked(top):
         if isinstance(node, ast.Name) and id(node) not in through_module:
             if node.id in found.symbols:

@@ -113,10 +113,11 @@ def record(values: dict[str, Any], path: str | Path) -> None:
 def digest(values: dict[str, Any], path: str | Path) -> str:
     """Of what the plan will say once this run has started, without times: the same before and after `record`."""
     recorded = read(path)
-    late = begun(Path(path).parent) > 0
     if recorded:  # what came with the first rows
         first = {row["key"]: row["value"] for row in recorded if row["recorded"] == recorded[0]["recorded"]}
         late = first.get(tables.TRAINING_BEGUN, "0") != "0"
+    else:
+        late = begun(Path(path).parent) > 0
     said = [row for row in recorded if row["key"] != tables.TRAINING_BEGUN] + _changed(path, values)
     return tables.text_digest(json.dumps([late, *([row["key"], row["value"]] for row in said)]))
 

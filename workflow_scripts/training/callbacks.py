@@ -57,6 +57,7 @@ class Keeper(TrainerCallback):
         self._saving = math.inf  # seconds, the shortest seen
         self._began_saving = self._last_state = time.monotonic()
         self._last_progress = 0.0
+        self._began: dict[str, float] = {}  # step and time at which this job has begun, or gone on
 
     @contextlib.contextmanager
     def watching_signals(self) -> Iterator[None]:
@@ -76,6 +77,7 @@ class Keeper(TrainerCallback):
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
     ) -> None:
         """Weights and optimizer are loaded: of a run that goes on, of a branch, or of the base."""
+        self._began = {"step": state.global_step, "time": time.time()}
         self.weights.setdefault(str(state.global_step), weights_hash(_alone(kwargs["model"]), trainable=True))
 
     def on_step_end(
@@ -107,7 +109,11 @@ class Keeper(TrainerCallback):
             return
         folder = Path(args.output_dir) / f"checkpoint-{state.global_step}"
         if state.global_step in self.branches:
-            _pack(folder, self.state.branch_state(state.global_step))
+            packed = self.state.branch_state(state.global_step)
+            _pack(folder, self.state.saving / packed.name)
+            if self.state.lease:
+                self.state.lease.check()
+            os.replace(self.state.saving / packed.name, packed)  # lasts with the state beside it
         self.recorder.save(folder)
         self.state.complete(
             folder,
@@ -146,6 +152,7 @@ class Keeper(TrainerCallback):
             "clipped": sum(clipped) / len(clipped) if clipped else None,
             "entropy": next((entry["entropy"] for entry in reversed(state.log_history) if "entropy" in entry), None),
             "time": now,
+            "began": self._began,
             "pid": os.getpid(),
         }
         write_json(self.state.run / "progress.json", progress)
@@ -163,13 +170,14 @@ def _pack(folder: Path, target: Path) -> None:
     states are equal files.
     """
     course = json.loads((folder / "trainer_state.json").read_text(encoding="utf-8"))
-    course |= {"log_history": [], "train_batch_size": 1}  # how many rollouts at once is no part of a state
+    # no part of a state: how many rollouts at once, and that this job was just told to end
+    course |= {"log_history": [], "train_batch_size": 1}
+    course["stateful_callbacks"] = {"TrainerControl": TrainerControl().state()}
     contents = {p.name: p.read_bytes() for p in folder.iterdir() if p.suffix in (".safetensors", ".pt")}
     contents |= {"trainer_state.json": json.dumps(course, sort_keys=True).encode()}
     if (folder / "adapter_config.json").exists():
         contents["adapter_config.json"] = (folder / "adapter_config.json").read_bytes()
-    temporary = target.with_name(f".{target.name}.tmp")
-    with open(temporary, "wb") as file:
+    with open(target, "wb") as file:
         with tarfile.open(fileobj=file, mode="w") as archive:
             for name, content in sorted(contents.items()):
                 info = tarfile.TarInfo(name)
@@ -177,7 +185,6 @@ def _pack(folder: Path, target: Path) -> None:
                 archive.addfile(info, io.BytesIO(content))
         file.flush()
         os.fsync(file.fileno())
-    os.replace(temporary, target)
 
 
 def unpack(archive: Path, folder: Path, optimizer: str) -> Path:

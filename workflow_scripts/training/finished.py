@@ -67,6 +67,7 @@ def _link(source: Path, target: Path) -> None:
         shutil.copyfile(source, temporary)
     os.utime(temporary)  # as new as the job that hands it out
     os.replace(temporary, target)
+    temporary.unlink(missing_ok=True)  # renaming one link of a file to another one does nothing
 
 
 def forget(root: Path) -> None:

@@ -98,18 +98,25 @@ class StateFolder:
     def _saved(self) -> list[Path]:
         return sorted(self.folder.glob("checkpoint-*"), key=lambda p: int(p.name.rpartition("-")[2]))
 
+    def _whole(self, folder: Path) -> dict[str, Any] | None:
+        """What a state of this identity says of itself; None if it is not whole."""
+        try:
+            saved = json.loads((folder / "state.json").read_text(encoding="utf-8"))
+            sizes = {p.name: p.stat().st_size for p in folder.iterdir() if p.name != "state.json"}
+        except (OSError, ValueError):
+            return None
+        if not isinstance(saved, dict) or (saved.get("identity"), saved.get("files")) != (self.identity, sizes):
+            return None
+        return saved
+
     def newest(
         self, steps: int, checkpoints: list[int], branches: list[int], run_folder: Path
     ) -> tuple[Path, dict[str, Any]] | None:
         """The newest whole state of this identity within `steps`, if what it should have left on its way (checkpoints,
         and the states at `branches`) is still there."""
         for candidate in reversed(self._saved()):
-            try:
-                saved = json.loads((candidate / "state.json").read_text(encoding="utf-8"))
-                sizes = {p.name: p.stat().st_size for p in candidate.iterdir() if p.name != "state.json"}
-            except (OSError, ValueError):
-                continue
-            if saved["identity"] != self.identity or saved["step"] > steps or saved["files"] != sizes:
+            saved = self._whole(candidate)
+            if saved is None or saved["step"] > steps:
                 continue
             known = {row["file"]: row["sha256"] for row in saved["checkpoints"]}
             wanted = [step for step in checkpoints if step <= saved["step"]]
