@@ -20,7 +20,8 @@ from workflow_scripts.study.faults import repeated_keys
 from workflow_scripts.tables import TableError
 from workflow_scripts.training import finished
 
-gc.set_threshold(50_000, 20, 100)  # a DAG is many objects and hardly any garbage: a fourth of a dry run went into looking for it
+# A DAG is many objects and hardly any garbage: a fourth of a dry run went into looking for it.
+gc.set_threshold(50_000, 20, 100)
 
 try:
     for file in workflow.configfiles:

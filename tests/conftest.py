@@ -5,6 +5,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+import smoke_study
+from copies import Copy
 from filelock import FileLock
 
 # Two cores are enough for no thread pool at all; and no test may reach for a hub.
@@ -40,3 +42,9 @@ def once(tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> Once:
         return target
 
     return made
+
+
+@pytest.fixture(scope="session")
+def done(once: Once) -> Copy:
+    """A copy of the repository in which the small study has been run by the real stages; not to be changed."""
+    return Copy(once("smoke", smoke_study.run))

@@ -3,48 +3,14 @@
 import os
 import re
 import shutil
-from collections.abc import Callable
 from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
-import yaml
-from copies import Copy, copied
+from copies import Copy
+from smoke_study import ROOT
 
 from workflow_scripts import tables
-
-STUDY = yaml.safe_load("""
-study: smoke
-model: {source: embedded}
-data:
-  train: {benchmark: word_problems, split: train, rows: 200, seed: 7}
-  decontaminate_against: [word_problems_test]
-rollout: {prompts: 8, group_size: 4, max_completion: 32}
-training: {steps: 8, checkpoints: [4, 8], learning_rate: 3.0e-4}
-arms:
-  fixed: {preset: gspo_asym, eps_low: 3.0e-3, eps_high: 5.0e-3}
-  gapo: {preset: gapo_seq, eps_low: 3.0e-3, eps_high_max: 5.0e-3}
-  late: {same_as: gapo, eps_high_max: 2.0e-2, branch_from: {arm: fixed, step: 4}}
-baseline: fixed
-seeds: 2
-evaluation:
-  {benchmarks: [word_problems_test], problems: 30, samples: 4, pass_at: [1, 4], max_completion: 32, base_repeats: 2}
-analysis: {looks: [2]}
-compute: {keep: {state: last}}
-""")
-ROOT = "results/smoke"
-
-
-def _run(root: Path) -> None:
-    copy = copied(root)
-    (copy.root / "config.yaml").write_text(yaml.safe_dump(STUDY, sort_keys=False), encoding="utf-8")
-    copy.snakemake("--cores", "2", "--quiet", "rules", "host")
-
-
-@pytest.fixture(scope="session")
-def done(once: Callable[..., Path]) -> Copy:
-    """A copy of the repository in which the small study has been run by the real stages; not to be changed."""
-    return Copy(once("smoke", _run))
 
 
 def read(copy: Copy, table: tables.Table) -> list[dict]:

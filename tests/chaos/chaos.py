@@ -1,0 +1,205 @@
+"""A study while its own processes are killed at random, against the same study left alone.
+
+    python tests/chaos/chaos.py [--study config.yaml] [--kills 20] [--seed 0] [--cores 2] [--reference RESULTS] FOLDER
+
+In a fresh copy of the repository below FOLDER the study runs as `make run` runs it. At random moments SIGKILL goes to
+one of its processes: Snakemake, the shell of a job, the Python of a stage, or a process that one of these started. Each
+time Snakemake has ended, both commands of `make run` follow, as a user would give them. Then the hash of every table is
+compared with that in RESULTS (results/STUDY of an undisturbed run; without it, one is made below FOLDER first).
+Ends with 1 and the names of what differs, or of what is missing.
+"""
+
+import argparse
+import random
+import subprocess
+import sys
+import time
+from collections import Counter
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import psutil
+import yaml
+
+sys.path[:0] = [str(parent) for parent in Path(__file__).resolve().parents[1:3]]
+from copies import REPOSITORY, Copy, copied, environment  # noqa: E402
+
+from workflow_scripts import tables  # noqa: E402
+
+# Measured times, the only content that differs between two undisturbed runs of one commit on one machine.
+SECONDS = {"runs": {"train_seconds", "sample_seconds"}, "power": {"seconds_per_run", "extra_seconds"}}
+APART = ("plan.parquet", "state/")  # says when it was recorded; belongs to runs, not to results
+POLL_SECONDS = 0.2
+NO_WORSE = 60  # restarts without a kill in between: the study then fails by itself
+
+
+@dataclass
+class Course:
+    """What happened in one run of a study."""
+
+    seconds: float = 0.0
+    hit: list[str] = field(default_factory=list)  # one line per kill
+    restarts: int = 0
+    starts: Counter[str] = field(default_factory=Counter)  # stage and first output -> processes seen
+
+    @property
+    def again(self) -> dict[str, int]:
+        """Jobs that were started more than once."""
+        return {job: times for job, times in self.starts.items() if times > 1}
+
+
+def started(copy: Copy) -> subprocess.Popen[bytes]:
+    """`make run`: its two commands, the second one left running; all it says goes to chaos.log."""
+    copy.command("workflow_scripts", "unlock")
+    command = [sys.executable, "-m", "snakemake", "--cores", str(CORES), "--quiet", "rules", "host"]
+    with open(copy.root / "chaos.log", "ab") as log:
+        return subprocess.Popen(command, cwd=copy.root, env=environment(), stdout=log, stderr=log)
+
+
+def job(process: psutil.Process) -> str | None:
+    """Stage and first output of a stage's process; None of any other."""
+    words = process.cmdline()
+    stage = next((word.rpartition(".")[2] for word in words if word.startswith("workflow_scripts.stages.")), None)
+    if stage is None or "bash" in Path(words[0]).name:
+        return None
+    return f"{stage} {words[words.index('--output') + 1].partition('=')[2]}" if "--output" in words else stage
+
+
+def kinds(snakemake: psutil.Process) -> dict[str, list[tuple[psutil.Process, str]]]:
+    """What runs now, by kind, each with words for it."""
+    found: dict[str, list[tuple[psutil.Process, str]]] = {"Snakemake": [(snakemake, "Snakemake")]}
+    for process in snakemake.children(recursive=True):
+        try:
+            named, parent, name = job(process), process.parent(), process.name()
+            of = job(parent) if parent else None
+            if process.status() == psutil.STATUS_ZOMBIE:
+                continue
+            if named and named != of:
+                kind, text = "stage", named
+            elif named or of:
+                kind, text = "child of a stage", f"{name}, child of {of or named}"
+            else:
+                kind, text = ("shell", "shell of a job") if name in ("bash", "sh") else ("other", name)
+        except psutil.Error:  # it has just ended
+            continue
+        found.setdefault(kind, []).append((process, text))
+    return found
+
+
+def run(copy: Copy, kills: int, mean: float, chance: random.Random) -> Course:
+    """Run a study to its end; kills: how many at most, `mean` seconds apart. Raises RuntimeError when it fails by
+    itself, again and again."""
+    course, seen, alone = Course(), set(), 0
+    begun = time.monotonic()
+    due = begun + chance.uniform(0, 2 * mean)
+    process = started(copy)
+    while True:
+        code = process.poll()
+        if code == 0:
+            course.seconds = time.monotonic() - begun
+            return course
+        if code is not None:
+            course.restarts += 1
+            alone += 1
+            if alone > (NO_WORSE if kills else 0):
+                raise RuntimeError((copy.root / "chaos.log").read_text(encoding="utf-8")[-3000:])
+            process = started(copy)
+        now = {} if process.poll() is not None else kinds(psutil.Process(process.pid))
+        for found, text in now.get("stage", []):
+            if (found.pid, found.create_time()) not in seen:
+                seen.add((found.pid, found.create_time()))
+                course.starts[text] += 1
+        if now and len(course.hit) < kills and time.monotonic() >= due:
+            kind = chance.choice(sorted(now))
+            victim, text = chance.choice(now[kind])
+            try:
+                victim.kill()
+            except psutil.Error:
+                continue
+            alone = 0
+            course.hit.append(text)
+            print(f"{time.monotonic() - begun:6.0f} s  kill {len(course.hit)}: {text}", flush=True)
+            due = time.monotonic() + chance.uniform(0, 2 * mean)
+        time.sleep(POLL_SECONDS)
+
+
+def hashes(results: Path) -> dict[str, str]:
+    """File below a folder of results -> digest of its rows, without measured times; for each checkpoint, of its
+    files."""
+    found = {}
+    for path in sorted(results.rglob("*.parquet")):
+        name = path.relative_to(results).as_posix()
+        if name.startswith(APART) or path.name.startswith("."):
+            continue
+        timed = SECONDS.get(path.stem, set()) if path.parent.name == "tables" else set()
+        if timed:
+            rows = tables.pq.read_table(path)
+            found[name] = tables.text_digest(repr(rows.drop_columns(sorted(timed)).to_pylist()))
+        else:
+            found[name] = tables.provenance(path)["content"]
+        if path.name == "checkpoints.parquet":
+            for row in tables.read(path, tables.CHECKPOINTS).to_pylist():
+                file = path.parent / row["file"]
+                found[file.relative_to(results).as_posix()] = tables.file_sha256(file) if file.is_file() else "missing"
+    return found
+
+
+def left_behind(results: Path) -> list[str]:
+    """Temporary files that nobody will put in place any more."""
+    paths = [p.relative_to(results).as_posix() for p in results.rglob("*")]
+    return sorted(p for p in paths if p.endswith(".tmp") or "/saving-" in p or "/.saving-" in p or "/lease-" in p)
+
+
+def differences(mine: dict[str, str], theirs: dict[str, str]) -> list[str]:
+    """One line for each file that differs."""
+    lines = [f"{name}: only undisturbed" for name in sorted(theirs.keys() - mine.keys())]
+    lines += [f"{name}: only after the kills" for name in sorted(mine.keys() - theirs.keys())]
+    return lines + [
+        f"{name}: another content" for name in sorted(mine.keys() & theirs.keys()) if mine[name] != theirs[name]
+    ]
+
+
+def prepared(folder: Path, study: Path) -> tuple[Copy, Path]:
+    """A copy of the repository with the study, and where its results will be."""
+    copy = copied(folder)
+    text = study.read_text(encoding="utf-8")
+    (copy.root / "config.yaml").write_text(text, encoding="utf-8")
+    return copy, copy.root / "results" / yaml.safe_load(text)["study"]
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("folder", type=Path, help="must not exist")
+    parser.add_argument("--study", type=Path, default=REPOSITORY / "config.yaml")
+    parser.add_argument("--kills", type=int, default=20)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--cores", type=int, default=2)
+    parser.add_argument("--reference", type=Path, help="results/STUDY of an undisturbed run; contents are compared")
+    parser.add_argument("--seconds", type=float, default=450, help="what the undisturbed run of --reference took")
+    a = parser.parse_args()
+    global CORES
+    CORES = a.cores
+    whole, reference = a.seconds, a.reference
+    if reference is None:
+        copy, reference = prepared(a.folder / "undisturbed", a.study)
+        whole = run(copy, 0, 1.0, random.Random(0)).seconds
+        print(f"undisturbed: {whole:.0f} s", flush=True)
+    theirs = hashes(reference)
+    if not theirs:
+        parser.error(f"--reference {reference}: no table there")
+    copy, results = prepared(a.folder / "chaos", a.study)
+    course = run(copy, a.kills, 0.7 * whole / max(a.kills, 1), random.Random(a.seed))
+    mine = hashes(results)
+    lines = differences(mine, theirs)
+    hit = Counter("Snakemake" if h == "Snakemake" else h.partition(",")[0] if "child" in h else h for h in course.hit)
+    print(f"{len(course.hit)} kills ({', '.join(f'{n} {h}' for h, n in sorted(hit.items()))})")
+    print(f"{course.restarts} restarts; {len(course.starts)} jobs, {len(course.again)} of them started again: "
+          + ", ".join(f"{job} {times} times" for job, times in sorted(course.again.items())))  # fmt: skip
+    print(f"{course.seconds:.0f} s, undisturbed {whole:.0f} s")
+    print(*(f"left behind: {name}" for name in left_behind(results)), sep="\n")
+    print(*(f"differs: {line}" for line in lines), f"{len(mine)} files compared, {len(lines)} differ", sep="\n")
+    return int(bool(lines))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
