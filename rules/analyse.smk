@@ -9,6 +9,8 @@ POLICIES = sorted(
 )
 ASKED = of.ask_policies(STUDY)
 ASKED_POLICIES = sorted({f"objectives.bounds:{policy['bounds']}" for policy in ASKED["policies"].values()})
+OBJECTIVES = of.objectives(STUDY)
+SURROGATES = sorted({f"objectives.surrogate:{axes['surrogate']}" for axes in OBJECTIVES["objectives"].values()})
 REWARDS = of.rewards(STUDY, REWARD)
 GRADERS = sorted({f"grading.{name}" for name in REWARDS["rewards"].values() if ":" not in name})
 
@@ -19,7 +21,7 @@ rule list_runs:
         records=run_files("checkpoints.parquet"),
         counts="results/{study}/tables/counts.parquet",  # all is sampled by then, and its time known
     output:
-        runs="results/{study}/tables/runs.parquet",
+        runs=table("runs"),
     log:
         "results/{study}/logs/list_runs.log",
     conda:
@@ -43,7 +45,7 @@ rule estimate_scores:
     input:
         counts="results/{study}/tables/counts.parquet",
     output:
-        scores="results/{study}/tables/scores.parquet",
+        scores=table("scores"),
     log:
         "results/{study}/logs/estimate_scores.log",
     conda:
@@ -67,7 +69,7 @@ rule measure_noise_floors:
     input:
         counts="results/{study}/tables/counts.parquet",
     output:
-        noise_floors="results/{study}/tables/noise_floors.parquet",
+        noise_floors=table("noise_floors"),
     log:
         "results/{study}/logs/measure_noise_floors.log",
     conda:
@@ -91,7 +93,7 @@ rule estimate_effects:
     input:
         counts="results/{study}/tables/counts.parquet",
     output:
-        effects="results/{study}/tables/effects.parquet",
+        effects=table("effects"),
     log:
         "results/{study}/logs/estimate_effects.log",
     conda:
@@ -116,7 +118,7 @@ rule estimate_power:
         counts="results/{study}/tables/counts.parquet",
         runs="results/{study}/tables/runs.parquet",
     output:
-        power="results/{study}/tables/power.parquet",
+        power=table("power"),
     log:
         "results/{study}/logs/estimate_power.log",
     conda:
@@ -141,7 +143,7 @@ rule summarise_difficulty:
         counts="results/{study}/tables/counts.parquet",
         holdout=expand("results/{{study}}/holdouts/{benchmark}.parquet", benchmark=STUDY.reported),
     output:
-        difficulty="results/{study}/tables/difficulty.parquet",
+        difficulty=table("difficulty"),
     log:
         "results/{study}/logs/summarise_difficulty.log",
     conda:
@@ -165,7 +167,7 @@ rule summarise_coverage:
     input:
         counts="results/{study}/tables/counts.parquet",
     output:
-        coverage="results/{study}/tables/coverage.parquet",
+        coverage=table("coverage"),
     log:
         "results/{study}/logs/summarise_coverage.log",
     conda:
@@ -184,12 +186,37 @@ rule summarise_coverage:
         " > {log} 2>&1"
 
 
+rule pick_examples:
+    """Problems on which arms differ most, and what the arms wrote there."""
+    input:
+        counts="results/{study}/tables/counts.parquet",  # the completions are not: they may be gone once graded
+        holdout=expand("results/{{study}}/holdouts/{benchmark}.parquet", benchmark=STUDY.reported),
+    output:
+        examples=table("examples"),
+    log:
+        "results/{study}/logs/pick_examples.log",
+    conda:
+        "../envs/analyse.yaml"
+    threads: 1
+    params:
+        settings=constant(ANALYSIS),
+        code=code("pick_examples"),
+    shell:
+        "python -m workflow_scripts.stages.pick_examples"
+        " --settings {params.settings:q}"
+        " --code {params.code}"
+        " --root results/{wildcards.study}"
+        " --input counts={input.counts} holdout={input.holdout}"
+        " --output examples={output.examples}"
+        " > {log} 2>&1"
+
+
 rule summarise_dynamics:
     """Clip shares, ratios, entropy and length over training, by correct rollouts of the group."""
     input:
         records=run_files("rollout_updates.parquet") + run_files("rollouts.parquet"),
     output:
-        dynamics="results/{study}/tables/dynamics.parquet",
+        dynamics=table("dynamics"),
     log:
         "results/{study}/logs/summarise_dynamics.log",
     conda:
@@ -212,7 +239,7 @@ rule ask_policies:
     input:
         records=run_files("rollout_updates.parquet") + run_files("tail_tokens.parquet"),
     output:
-        policies="results/{study}/tables/policies.parquet",
+        policies=table("policies"),
     log:
         "results/{study}/logs/ask_policies.log",
     conda:
@@ -230,6 +257,27 @@ rule ask_policies:
         " > {log} 2>&1"
 
 
+rule tabulate_objectives:
+    """Bounds and gradient weight of every arm over the ratio, from the code that trains."""
+    output:
+        objectives=table("objectives"),
+    log:
+        "results/{study}/logs/tabulate_objectives.log",
+    conda:
+        "../envs/analyse.yaml"
+    threads: 1
+    params:
+        settings=constant(OBJECTIVES),
+        code=code("tabulate_objectives", *POLICIES, *SURROGATES),
+    shell:
+        "python -m workflow_scripts.stages.tabulate_objectives"
+        " --settings {params.settings:q}"
+        " --code {params.code}"
+        " --root results/{wildcards.study}"
+        " --output objectives={output.objectives}"
+        " > {log} 2>&1"
+
+
 rule check_reachability:
     """Could the clip bind, did it, and could the arms differ by it at all?"""
     input:
@@ -237,7 +285,7 @@ rule check_reachability:
         + run_files("tail_tokens.parquet")
         + run_files("checkpoints.parquet"),
     output:
-        reachability="results/{study}/tables/reachability.parquet",
+        reachability=table("reachability"),
     log:
         "results/{study}/logs/check_reachability.log",
     conda:
@@ -261,7 +309,7 @@ rule reward_again:
         records=run_files("rollouts.parquet"),
         train="results/{study}/data/train.parquet",
     output:
-        rewards="results/{study}/tables/rewards.parquet",
+        rewards=table("rewards"),
     log:
         "results/{study}/logs/reward_again.log",
     conda:

@@ -1,6 +1,7 @@
 # The study, and the functions that hand each rule its settings and the digest of its code.
 
 import gc
+import mimetypes
 import os
 import shlex
 import sys
@@ -259,7 +260,17 @@ def registered():
 
 def report_settings(wildcards):
     """The page is drawn again when the plan has changed, of which it tells."""
-    return of.canonical(of.report(STUDY) | {"plan_digest": registration.digest(registered(), PLAN)})
+    shown = {"plan_digest": registration.digest(registered(), PLAN), "captions": CAPTIONS}
+    return of.canonical(of.report(STUDY) | shown)
+
+
+mimetypes.add_type("application/vnd.apache.parquet", ".parquet")  # Snakemake's report would show it as text
+
+
+def table(name):
+    """A table as an output, and as a file of Snakemake's report."""
+    path = f"results/{{study}}/tables/{name}.parquet"
+    return report(path, caption="captions/table.rst", category="Tables", labels={"table": name})
 
 
 def kept(path):

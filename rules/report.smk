@@ -1,8 +1,14 @@
 # REQUIRED INPUTS: tables/
 # OUTPUTS: figures/, report.html, summary.md
-# USUAL STEPS: a rule per figure, then the page
+# USUAL STEPS: a rule per table that is drawn, then the page
 
-FIGURES = ("effects", "learning_curves", "clip_fraction", "ratio_advantage", "noise_floors")
+from workflow_scripts.figures import catalogue
+
+FIGURES = tuple(figure.name for figure in catalogue.FIGURES)
+CAPTIONS = {  # the page shows what Snakemake's report shows
+    name: " ".join(Path(workflow.basedir, "rules", "captions", f"{name}.rst").read_text(encoding="utf-8").split())
+    for name in FIGURES
+}
 DRAWN = {"arms": list(RUNS), "endpoint": STUDY.analysis.endpoint.model_dump()} | of.branches(STUDY)
 DRAWN |= {"declared": RUNS} if STUDY.allow_missing else {}  # a figure then names the arms that lack runs
 TABLES = (
@@ -18,7 +24,24 @@ TABLES = (
     "reachability",
     "rewards",
     "runs",
+    "examples",
 )
+
+
+def figures(*names):
+    """Outputs of a rule that draws figures: each as html, which Snakemake's report shows, and as svg, for the page."""
+    files = {}
+    for figure in catalogue.FIGURES:
+        if figure.name in names:
+            files[f"{figure.name}_html"] = report(
+                f"results/{{study}}/figures/{figure.name}.html",
+                caption=f"captions/{figure.name}.rst",
+                category="Figures",
+                subcategory=figure.section,
+                labels={"figure": figure.title},
+            )
+            files[f"{figure.name}_svg"] = f"results/{{study}}/figures/{figure.name}.svg"
+    return files
 
 
 rule plot_effects:
@@ -27,13 +50,7 @@ rule plot_effects:
         effects="results/{study}/tables/effects.parquet",
         noise_floors="results/{study}/tables/noise_floors.parquet",
     output:
-        html=report(
-            "results/{study}/figures/effects.html",
-            caption="captions/effects.rst",
-            category="Figures",
-            labels={"figure": "Effects"},
-        ),
-        svg="results/{study}/figures/effects.svg",
+        **figures("effects"),
     log:
         "results/{study}/logs/plot_effects.log",
     conda:
@@ -48,7 +65,8 @@ rule plot_effects:
         " --code {params.code}"
         " --root results/{wildcards.study}"
         " --input effects={input.effects} noise_floors={input.noise_floors}"
-        " --output html={output.html} svg={output.svg}"
+        " --output"
+        " effects={output.effects_html} {output.effects_svg}"
         " > {log} 2>&1"
 
 
@@ -57,20 +75,14 @@ rule plot_learning_curves:
     input:
         scores="results/{study}/tables/scores.parquet",
     output:
-        html=report(
-            "results/{study}/figures/learning_curves.html",
-            caption="captions/learning_curves.rst",
-            category="Figures",
-            labels={"figure": "Learning curves"},
-        ),
-        svg="results/{study}/figures/learning_curves.svg",
+        **figures("learning_curves"),
     log:
         "results/{study}/logs/plot_learning_curves.log",
     conda:
         "../envs/report.yaml"
     threads: 1
     params:
-        settings=constant(DRAWN),
+        settings=constant(DRAWN | {"baseline": STUDY.baseline}),
         code=code("plot_learning_curves"),
     shell:
         "python -m workflow_scripts.stages.plot_learning_curves"
@@ -78,67 +90,8 @@ rule plot_learning_curves:
         " --code {params.code}"
         " --root results/{wildcards.study}"
         " --input scores={input.scores}"
-        " --output html={output.html} svg={output.svg}"
-        " > {log} 2>&1"
-
-
-rule plot_clip_fraction:
-    """How often the upper clip fires, by correct rollouts of the group."""
-    input:
-        dynamics="results/{study}/tables/dynamics.parquet",
-    output:
-        html=report(
-            "results/{study}/figures/clip_fraction.html",
-            caption="captions/clip_fraction.rst",
-            category="Figures",
-            labels={"figure": "Clip fraction"},
-        ),
-        svg="results/{study}/figures/clip_fraction.svg",
-    log:
-        "results/{study}/logs/plot_clip_fraction.log",
-    conda:
-        "../envs/report.yaml"
-    threads: 1
-    params:
-        settings=constant(DRAWN),
-        code=code("plot_clip_fraction"),
-    shell:
-        "python -m workflow_scripts.stages.plot_clip_fraction"
-        " --settings {params.settings:q}"
-        " --code {params.code}"
-        " --root results/{wildcards.study}"
-        " --input dynamics={input.dynamics}"
-        " --output html={output.html} svg={output.svg}"
-        " > {log} 2>&1"
-
-
-rule plot_ratio_advantage:
-    """Whether the ratio follows the advantage, over training and by correct rollouts of the group."""
-    input:
-        dynamics="results/{study}/tables/dynamics.parquet",
-    output:
-        html=report(
-            "results/{study}/figures/ratio_advantage.html",
-            caption="captions/ratio_advantage.rst",
-            category="Figures",
-            labels={"figure": "Ratio and advantage"},
-        ),
-        svg="results/{study}/figures/ratio_advantage.svg",
-    log:
-        "results/{study}/logs/plot_ratio_advantage.log",
-    conda:
-        "../envs/report.yaml"
-    threads: 1
-    params:
-        settings=constant(DRAWN),
-        code=code("plot_ratio_advantage"),
-    shell:
-        "python -m workflow_scripts.stages.plot_ratio_advantage"
-        " --settings {params.settings:q}"
-        " --code {params.code}"
-        " --root results/{wildcards.study}"
-        " --input dynamics={input.dynamics}"
-        " --output html={output.html} svg={output.svg}"
+        " --output"
+        " learning_curves={output.learning_curves_html} {output.learning_curves_svg}"
         " > {log} 2>&1"
 
 
@@ -147,13 +100,7 @@ rule plot_noise_floors:
     input:
         noise_floors="results/{study}/tables/noise_floors.parquet",
     output:
-        html=report(
-            "results/{study}/figures/noise_floors.html",
-            caption="captions/noise_floors.rst",
-            category="Figures",
-            labels={"figure": "Noise floors"},
-        ),
-        svg="results/{study}/figures/noise_floors.svg",
+        **figures("noise_floors"),
     log:
         "results/{study}/logs/plot_noise_floors.log",
     conda:
@@ -168,7 +115,143 @@ rule plot_noise_floors:
         " --code {params.code}"
         " --root results/{wildcards.study}"
         " --input noise_floors={input.noise_floors}"
-        " --output html={output.html} svg={output.svg}"
+        " --output"
+        " noise_floors={output.noise_floors_html} {output.noise_floors_svg}"
+        " > {log} 2>&1"
+
+
+rule plot_problems:
+    """Effects by difficulty, solve rates of problems, and how many are solved how often."""
+    input:
+        difficulty="results/{study}/tables/difficulty.parquet",
+        counts="results/{study}/tables/counts.parquet",
+        coverage="results/{study}/tables/coverage.parquet",
+    output:
+        **figures("difficulty", "solve_rates", "coverage"),
+    log:
+        "results/{study}/logs/plot_problems.log",
+    conda:
+        "../envs/report.yaml"
+    threads: 1
+    params:
+        settings=constant(DRAWN),
+        code=code("plot_problems"),
+    shell:
+        "python -m workflow_scripts.stages.plot_problems"
+        " --settings {params.settings:q}"
+        " --code {params.code}"
+        " --root results/{wildcards.study}"
+        " --input difficulty={input.difficulty} counts={input.counts} coverage={input.coverage}"
+        " --output"
+        " difficulty={output.difficulty_html} {output.difficulty_svg}"
+        " solve_rates={output.solve_rates_html} {output.solve_rates_svg}"
+        " coverage={output.coverage_html} {output.coverage_svg}"
+        " > {log} 2>&1"
+
+
+rule plot_objectives:
+    """Gradient weight and upper bound of every arm, from the code that trains."""
+    input:
+        objectives="results/{study}/tables/objectives.parquet",
+    output:
+        **figures("gradient_weight", "upper_bounds"),
+    log:
+        "results/{study}/logs/plot_objectives.log",
+    conda:
+        "../envs/report.yaml"
+    threads: 1
+    params:
+        settings=constant(DRAWN),
+        code=code("plot_objectives"),
+    shell:
+        "python -m workflow_scripts.stages.plot_objectives"
+        " --settings {params.settings:q}"
+        " --code {params.code}"
+        " --root results/{wildcards.study}"
+        " --input objectives={input.objectives}"
+        " --output"
+        " gradient_weight={output.gradient_weight_html} {output.gradient_weight_svg}"
+        " upper_bounds={output.upper_bounds_html} {output.upper_bounds_svg}"
+        " > {log} 2>&1"
+
+
+rule plot_dynamics:
+    """What training did: clipping, ratio and advantage, entropy, length and truncation."""
+    input:
+        dynamics="results/{study}/tables/dynamics.parquet",
+    output:
+        **figures("clip_fraction", "ratio_advantage", "training_course"),
+    log:
+        "results/{study}/logs/plot_dynamics.log",
+    conda:
+        "../envs/report.yaml"
+    threads: 1
+    params:
+        settings=constant(DRAWN),
+        code=code("plot_dynamics"),
+    shell:
+        "python -m workflow_scripts.stages.plot_dynamics"
+        " --settings {params.settings:q}"
+        " --code {params.code}"
+        " --root results/{wildcards.study}"
+        " --input dynamics={input.dynamics}"
+        " --output"
+        " clip_fraction={output.clip_fraction_html} {output.clip_fraction_svg}"
+        " ratio_advantage={output.ratio_advantage_html} {output.ratio_advantage_svg}"
+        " training_course={output.training_course_html} {output.training_course_svg}"
+        " > {log} 2>&1"
+
+
+rule plot_policies:
+    """What clip policies did and would have done: quadrants and decisive tokens."""
+    input:
+        policies="results/{study}/tables/policies.parquet",
+    output:
+        **figures("quadrants", "decisive_tokens"),
+    log:
+        "results/{study}/logs/plot_policies.log",
+    conda:
+        "../envs/report.yaml"
+    threads: 1
+    params:
+        settings=constant(DRAWN),
+        code=code("plot_policies"),
+    shell:
+        "python -m workflow_scripts.stages.plot_policies"
+        " --settings {params.settings:q}"
+        " --code {params.code}"
+        " --root results/{wildcards.study}"
+        " --input policies={input.policies}"
+        " --output"
+        " quadrants={output.quadrants_html} {output.quadrants_svg}"
+        " decisive_tokens={output.decisive_tokens_html} {output.decisive_tokens_svg}"
+        " > {log} 2>&1"
+
+
+rule plot_costs:
+    """Seeds that would resolve the margin, and the time of every job."""
+    input:
+        power="results/{study}/tables/power.parquet",
+        runs="results/{study}/tables/runs.parquet",
+    output:
+        **figures("seeds_needed", "costs"),
+    log:
+        "results/{study}/logs/plot_costs.log",
+    conda:
+        "../envs/report.yaml"
+    threads: 1
+    params:
+        settings=constant(DRAWN | {"margin": STUDY.analysis.margin}),
+        code=code("plot_costs"),
+    shell:
+        "python -m workflow_scripts.stages.plot_costs"
+        " --settings {params.settings:q}"
+        " --code {params.code}"
+        " --root results/{wildcards.study}"
+        " --input power={input.power} runs={input.runs}"
+        " --output"
+        " seeds_needed={output.seeds_needed_html} {output.seeds_needed_svg}"
+        " costs={output.costs_html} {output.costs_svg}"
         " > {log} 2>&1"
 
 
@@ -176,7 +259,7 @@ rule report:
     """One self-contained page: the question, the verdicts, and why they can be believed."""
     input:
         **{table: f"results/{{study}}/tables/{table}.parquet" for table in TABLES},
-        **{f"figure_{figure}": f"results/{{study}}/figures/{figure}.svg" for figure in FIGURES},
+        figures=expand("results/{{study}}/figures/{figure}.svg", figure=FIGURES),
         contamination=expand("results/{{study}}/contamination/{benchmark}.parquet", benchmark=HOLDOUTS),
         gold_audit=expand("results/{{study}}/gold_audit/{benchmark}.parquet", benchmark=HOLDOUTS),
         train_audit="results/{study}/data/gold_audit.parquet",
@@ -209,13 +292,28 @@ rule report:
         " reachability={input.reachability}"
         " rewards={input.rewards}"
         " runs={input.runs}"
-        " figure_effects={input.figure_effects}"
-        " figure_learning_curves={input.figure_learning_curves}"
-        " figure_clip_fraction={input.figure_clip_fraction}"
-        " figure_ratio_advantage={input.figure_ratio_advantage}"
-        " figure_noise_floors={input.figure_noise_floors}"
+        " examples={input.examples}"
+        " figures={input.figures}"
         " contamination={input.contamination}"
         " gold_audit={input.gold_audit}"
         " gold_audit={input.train_audit}"
         " --output report={output.report} summary={output.summary}"
         " > {log} 2>&1"
+
+
+IN_DOCS = ("effects", "seeds_needed", "gradient_weight", "clip_fraction", "decisive_tokens")
+
+
+rule docs_figures:
+    """Figures of the default study that README and docs show; runs only if it is named."""
+    input:
+        expand("results/embedded/figures/{figure}.svg", figure=IN_DOCS),
+    output:
+        expand("docs/{figure}.svg", figure=IN_DOCS),
+    log:
+        "results/embedded/logs/docs_figures.log",
+    conda:
+        "../envs/report.yaml"
+    threads: 1
+    shell:
+        "cp {input} docs/ > {log} 2>&1"

@@ -322,6 +322,15 @@ def _clip_policy(study: Study, arm: str) -> Settings | None:
     return {key: objective[key] for key in ("bounds", *POLICIES[objective["bounds"]]) if key in objective}
 
 
+def objectives(study: Study) -> Settings:
+    """Objective and group size of each arm that is trained."""
+    arms = {arm: study.resolved(arm) for arm in study.runs()}
+    return {
+        "objectives": {arm: resolved.objective for arm, resolved in arms.items()},
+        "group_sizes": {arm: resolved.rollout.group_size for arm, resolved in arms.items()},
+    }
+
+
 def ask_policies(study: Study) -> Settings:
     """What is asked of the records of each run: its ratio, its own clip policy if it clips, and all that are asked."""
     runs = study.runs()

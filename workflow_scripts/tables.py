@@ -178,6 +178,15 @@ COVERAGE = Table(
     },
     ("level", "arm", "seed", "benchmark", "step"),
 )  # fmt: skip
+EXAMPLES = Table(
+    "examples",
+    {
+        "benchmark": TEXT, "problem_id": TEXT, "picked": TEXT, "question": TEXT, "answer": TEXT, "arm": TEXT,
+        "runs": INT, "samples": INT, "correct": INT, "seed": INT, "step": INT, "sample": INT, "status": TEXT,
+        "completion": TEXT, "characters": INT, "reason": TEXT,
+    },
+    ("benchmark", "problem_id", "arm", "sample"),
+)  # fmt: skip
 DYNAMICS = Table(
     "dynamics",
     {
@@ -200,6 +209,14 @@ POLICIES = Table(
         "quadrant_3_tokens": INT, "quadrant_4_tokens": INT, "reason": TEXT,
     },
     ("arm", "seed", "policy", "group_correct"),
+)  # fmt: skip
+OBJECTIVES = Table(
+    "objectives",
+    {
+        "arm": TEXT, "ratio": TEXT, "group_size": INT, "positive": FLAG, "group_correct": INT, "old_probability": REAL,
+        "log_ratio": REAL, "lower_bound": REAL, "upper_bound": REAL, "gradient_weight": REAL, "reason": TEXT,
+    },
+    ("arm", "positive", "group_correct", "old_probability", "log_ratio"),
 )  # fmt: skip
 REACHABILITY = Table(
     "reachability",

@@ -159,6 +159,24 @@ def rewards() -> list[dict]:
     ]  # fmt: skip
 
 
+def examples() -> list[dict]:
+    """Two problems: one that gapo gained, with a text of each arm, and one at random whose texts were not kept."""
+    rows = []
+    for problem, picked in (("p1", "difference"), ("p2", "random")):
+        for arm in ("base", *ROLES):
+            row = {"benchmark": BENCHMARK, "problem_id": problem, "picked": picked, "question": f"What is {problem}?",
+                   "answer": "4", "arm": arm, "runs": 3, "samples": 24,
+                   "correct": 20 if arm == "gapo" else 12}  # fmt: skip
+            if problem == "p2":
+                rows.append({**row, "reason": "no completions on the disk"})
+                continue
+            for sample, status in ((0, "correct"), (3, "unparsed")):
+                said = f"{arm} says {sample}"
+                rows.append({**row, "seed": 0, "step": 48, "sample": sample, "status": status, "completion": said,
+                             "characters": len(said)})  # fmt: skip
+    return rows
+
+
 def contents() -> dict[str, list[dict]]:
     """Rows of every table the report reads."""
     planted = [
@@ -191,6 +209,7 @@ def contents() -> dict[str, list[dict]]:
              "placebo_gained": 12, "placebo_lost": 13, "solve_rate_histogram": [30, 370]}
             for arm in ROLES
         ],
+        "examples": examples(),
         "counts": [
             {"arm": "gapo", "seed": 0, "step": 48, "benchmark": BENCHMARK, "problem_id": f"p{i}", "samples": 8,
              "correct": 4, "truncated": 0, "unparsed": 0, "timeout": 0, "completion_tokens": 150,
@@ -212,6 +231,6 @@ def write(root: Path, rows: dict[str, list[dict]], settings: dict[str, Any], fig
         path = root / "figures" / f"{name}.svg"
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(svg, encoding="utf-8")
-        inputs[f"figure_{name}"] = [str(path)]
+        inputs.setdefault("figures", []).append(str(path))
     outputs = {"report": [str(root / "report.html")], "summary": [str(root / "summary.md")]}
     return Job(settings, {}, "fedcba9876543210", root, inputs, outputs, ("jinja2",))

@@ -80,9 +80,9 @@ class Results:
         (self.root / path).parent.mkdir(parents=True, exist_ok=True)
         (self.root / path).write_text(text)
 
-    def says(self, seed: int, step: int, moment: float) -> None:
+    def says(self, seed: int, step: int, moment: float, **more: object) -> None:
         """What the trainer writes."""
-        said = {"step": step, "steps": 8, "reward": 0.5, "clipped": 0.0312, "time": moment}
+        said = {"step": step, "steps": 8, "reward": 0.5, "clipped": 0.0312, "time": moment, **more}
         self.touch(f"state/gapo/seed-{seed}/progress.json", json.dumps(said))
 
     def runs(self) -> list[progress.Run]:
@@ -110,10 +110,46 @@ def test_a_run_goes_from_waiting_to_evaluated(results: Results) -> None:
     assert seen == ["waiting", "waiting", "step 4 of 8", "trained", "evaluated"]
 
 
-def test_a_silent_trainer_is_shown_with_its_last_sign(results: Results) -> None:
-    results.says(0, 4, time.time() - 3600)
-    assert "step 4 of 8 (reward 0.50, 3.1 % clipped), silent since" in status.cell(results.runs()[0], time.time())
-    assert "silent" not in status.cell(results.runs()[1], time.time())
+def test_runs_that_train_are_shown_with_what_they_say(results: Results) -> None:
+    now = time.time()
+    results.says(0, 4, now - 3600)
+    results.says(1, 6, now, entropy=0.4321, clipped=None, began={"step": 2, "time": now - 240})
+    head, silent, going = status.training(results.runs(), now)
+    assert head == ["training now", "seed", "step", "reward", "clipped", "entropy", "ends"]
+    assert silent == ["gapo", "0", "4 of 8", "0.50", "3.1 %", "-", f"silent since {status.clock(now - 3600, now)}"]
+    # 4 steps in 240 s, 2 to go
+    assert going == ["gapo", "1", "6 of 8", "0.50", "-", "0.43", status.clock(now + 120, now)]
+    assert status.clock(now - 90_000, now) != time.strftime("%H:%M", time.localtime(now - 90_000))
+
+
+@pytest.mark.parametrize(
+    "began", [None, 3, {}, {"step": 6, "time": 1.0}, {"step": "x", "time": 1.0}, {"step": 9, "time": 1}]
+)
+def test_no_end_is_said_without_a_pace(results: Results, began: object) -> None:
+    results.says(0, 6, time.time(), began=began)
+    assert results.runs()[0].end is None
+
+
+def test_the_end_that_a_running_study_expects_is_read_beside_it(
+    results: Results, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """As `follow` left it; not any more when that is old, nor where it is damaged."""
+    now = time.time()
+    monkeypatch.setattr(status, "root_of", lambda study: results.root)
+
+    def last() -> str:
+        assert status.main([]) == 0
+        return capsys.readouterr().out.splitlines()[-1]
+
+    assert last() == "The study is not running here, or has said nothing yet."
+    progress.say_end(results.root, now, 600.0)
+    assert last() == f"The study is running; runs end about {status.clock(now + 600, now)}, in 10 min."
+    progress.say_end(results.root, now, None)
+    assert last() == "The study is running; no pace yet."
+    progress.say_end(results.root, now - 61, 600.0)
+    assert progress.expected(results.root, now) == (False, None)
+    results.touch("state/expected_end.json", "[1]")
+    assert progress.expected(results.root, now) == (False, None)
 
 
 def test_expected_end_follows_the_pace(results: Results) -> None:
@@ -150,6 +186,7 @@ def test_following_prints_when_something_changed(results: Results) -> None:
     lines = stream.getvalue().splitlines()
     assert sum("0 of 2 runs trained" in line for line in lines) == 1
     assert "1 of 2 runs trained" in lines[1]
+    assert progress.expected(results.root, time.time())[0]
 
 
 def test_failures_are_those_of_this_run(tmp_path: Path) -> None:

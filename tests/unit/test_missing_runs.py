@@ -82,9 +82,9 @@ def test_status_tells_what_is_left_out(tmp_path: Path) -> None:
     file("runs/gapo/seed-1/checkpoints.parquet")
     file("state/gapo/seed-2/progress.json", json.dumps({"step": 4, "time": 1.0}))
     runs = read_runs(tmp_path, {"gapo": [0, 1, 2, 3]}, {"gapo": 8}, ["test"])
-    shown = [cell(run, 2.0, left_out=True) for run in runs]
+    shown = [cell(run, left_out=True) for run in runs]
     assert shown == ["evaluated", "left out (trained)", "left out (step 4 of 8)", "left out (waiting)"]
-    assert [cell(run, 2.0) for run in runs] == ["evaluated", "trained", "step 4 of 8", "waiting"]
+    assert [cell(run) for run in runs] == ["evaluated", "trained", "step 4 of 8", "waiting"]
 
 
 @pytest.mark.parametrize(

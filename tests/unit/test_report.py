@@ -11,8 +11,8 @@ import pandas as pd
 import pytest
 from report_study import ANALYSIS, BENCHMARK, EFFECTS, ROLES, contents, effect, write
 
-from workflow_scripts import tables
-from workflow_scripts.figures import words
+from workflow_scripts import digest, tables
+from workflow_scripts.figures import catalogue, words
 from workflow_scripts.stages import _findings, report
 from workflow_scripts.stages._command import Job, StageError
 
@@ -29,8 +29,9 @@ def page(root: Path, rows: dict[str, list[dict]] | None = None, **settings: Any)
 
 def text(html: str) -> str:
     """What a reader sees, in one line."""
-    body = re.sub(r"<(style|svg).*?</\1>", " ", html, flags=re.DOTALL)
-    return re.sub(r"\s+", " ", re.sub(r"<[^>]+>", " ", body))
+    body = re.sub(r"<(title|style|script|nav|svg)\b.*?</\1>", " ", html, flags=re.DOTALL)
+    inline = re.sub(r"</?(b|code|span)\b[^>]*>", "", body)
+    return re.sub(r"\s+", " ", re.sub(r"<[^>]+>", " ", inline))
 
 
 def warnings(html: str) -> str:
@@ -91,6 +92,13 @@ def test_what_other_clips_would_have_done_pooled_over_runs(tmp_path: Path) -> No
     assert f"gapo gapo (its own) 7.5 % 5.0 % 0.004 0 % {quadrants}" in shown
     assert f"gapo wide 7.5 % 5.0 % 0.008 1.5 % {quadrants}" in shown
     assert "gapo dcpo dcpo follows each token" in shown
+
+
+def test_every_part_of_the_page_counts_in_its_digest() -> None:
+    folder = Path(digest.HERE, "stages", "_page")
+    reached = digest.reached("report")
+    counted = {path for module, name in reached for path in digest._data_files(module, digest._nodes(module, name))}
+    assert {path for path in folder.iterdir() if path.suffix not in (".py", "")} <= counted
 
 
 def test_equal_inputs_give_equal_bytes(tmp_path: Path) -> None:
@@ -167,15 +175,21 @@ def test_a_study_of_nothing_still_has_a_page(tmp_path: Path) -> None:
 
 
 class Fetches(HTMLParser):
-    """Collects all that a browser would load, and all scripts."""
+    """Collects all that a browser would load, but the page's own two scripts and its empty icon."""
 
     def __init__(self) -> None:
         super().__init__()
         self.found: list[str] = []
+        self.scripts = 0
 
     def handle_starttag(self, tag: str, attributes: list[tuple[str, str | None]]) -> None:
-        if tag in ("script", "iframe", "object", "embed", "link"):
+        own = attributes in ([], [("type", "application/json"), ("id", "examples-data")])
+        self.scripts += tag == "script"
+        foreign = tag == "script" and (self.scripts > 2 or not own)
+        if foreign or tag in ("iframe", "object", "embed", "img", "base"):
             self.found.append(tag)
+        if attributes == [("rel", "icon"), ("href", "data:,")]:
+            return
         for name, value in attributes:
             if name.startswith("on") or (name in ("src", "href", "xlink:href") and not (value or "").startswith("#")):
                 self.found.append(f"{tag} {name}={value}")
@@ -247,10 +261,13 @@ def draw(root: Path, name: str, rows: dict[str, list[dict]], **settings: Any) ->
     from importlib import import_module
 
     job = write(root, rows, {"arms": list(ROLES), "endpoint": {"pass_at": 1, "checkpoint": "last"}} | settings, {})
-    outputs = {kind: [str(root / f"{name}.{kind}")] for kind in ("html", "svg")}
-    stage = import_module(f"workflow_scripts.stages.plot_{name}")
+    outputs = {one.name: [str(root / f"{one.name}.{kind}") for kind in ("html", "svg")] for one in catalogue.FIGURES}
+    stage = import_module(f"workflow_scripts.stages.plot_{'dynamics' if name in OF_DYNAMICS else name}")
     stage.main(Job(job.settings, {}, job.code, root, job.inputs, outputs, ()))
-    return tuple(Path(outputs[kind][0]).read_text(encoding="utf-8") for kind in ("html", "svg"))
+    return tuple(Path(path).read_text(encoding="utf-8") for path in outputs[name])
+
+
+OF_DYNAMICS = ("clip_fraction", "ratio_advantage")
 
 
 FIGURES = {

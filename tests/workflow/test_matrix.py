@@ -18,19 +18,19 @@ RUNS = [(arm, seed) for arm in STUDY["arms"] for seed in range(STUDY["seeds"])]
 REPEATS = range(STUDY["evaluation"]["base_repeats"])
 PACKAGE = "workflow_scripts"
 
-OF_DYNAMICS = {"plot_clip_fraction", "plot_ratio_advantage"}
-FIGURES = {"plot_effects", "plot_learning_curves", "plot_noise_floors"} | OF_DYNAMICS
+OF_COUNTS = {"plot_effects", "plot_learning_curves", "plot_noise_floors", "plot_problems", "plot_costs"}
+OF_RECORDS = {"plot_dynamics", "plot_policies"}
+OF_OBJECTIVES = {"tabulate_objectives", "plot_objectives"}
+FIGURES = OF_COUNTS | OF_RECORDS
 STATISTICS = {
     "estimate_scores", "measure_noise_floors", "estimate_effects", "estimate_power", "summarise_difficulty",
-    "summarise_coverage",
+    "summarise_coverage", "pick_examples",
 }  # fmt: skip
 RECORDS = {  # tables of what training recorded
     "list_runs", "summarise_dynamics", "ask_policies", "check_reachability", "reward_again",
 }  # fmt: skip
 END = FIGURES | {"report"}
-FROM_COUNTS = (
-    {"count", "list_runs"} | STATISTICS | {"plot_effects", "plot_learning_curves", "plot_noise_floors", "report"}
-)
+FROM_COUNTS = {"count", "list_runs"} | STATISTICS | OF_COUNTS | {"report"}
 FROM_RUNS = {"count"} | STATISTICS | RECORDS | END
 DATA_FOR_TRAINING = {
     "fetch_train_set", "audit_train_set", f"fetch_benchmark {BENCHMARK}", f"check_contamination {BENCHMARK}",
@@ -78,7 +78,7 @@ ONE_MORE_SEED = {
 } | FROM_RUNS  # fmt: skip
 NEW_ARM = {f"train wide {s}" for s in range(2)} | {
     f"{rule} wide {s} {BENCHMARK}" for rule in ("sample_checkpoints", "grade") for s in range(2)
-} | FROM_RUNS  # fmt: skip
+} | FROM_RUNS | OF_OBJECTIVES  # fmt: skip
 
 Change = Callable[[Copy], object]
 STEP = "return _one_sided(group, 1 - eps_low, 1 + width)\n\n\ndef gapo_matched"
@@ -203,22 +203,25 @@ ROWS: dict[str, tuple[Change, set[str]]] = {
         code("sampling/prompts.json", '"plain": {', '"plain": {"is": "other",'),
         EVERY_RUN | SAMPLED_AGAIN,
     ),
-    "one arm's setting": (setting("arms.gapo.eps_high_max", 4.0e-3), train("gapo") | evaluate("gapo") | FROM_RUNS),
+    "one arm's setting": (
+        setting("arms.gapo.eps_high_max", 4.0e-3),
+        train("gapo") | evaluate("gapo") | FROM_RUNS | OF_OBJECTIVES,
+    ),
     "a setting of an arm with a branch": (
         setting("arms.fixed.eps_high", 4.0e-3),
-        train("fixed", "late") | evaluate("fixed", "late") | FROM_RUNS,
+        train("fixed", "late") | evaluate("fixed", "late") | FROM_RUNS | OF_OBJECTIVES,
     ),
     "one clip policy's code": (
         code("objectives/bounds.py", STEP, STEP.replace("1 + width", "1 + 2 * width")),
-        train("gapo", "late") | evaluate("gapo", "late") | FROM_RUNS,
+        train("gapo", "late") | evaluate("gapo", "late") | FROM_RUNS | OF_OBJECTIVES,
     ),
     "a clip policy asked about": (
         setting("analysis.policies.wide", {"bounds": "ppo", "eps_low": 3.0e-3, "eps_high": 9.0e-3}),
-        {"ask_policies", "report"},
+        {"ask_policies", "plot_policies", "report"},
     ),
     "the code of a clip policy that is only asked about": (
         code("objectives/bounds.py", "plain.upper.clamp(max=dual_clip_bound)", "plain.upper"),
-        {"ask_policies", "report"},
+        {"ask_policies", "plot_policies", "report"},
     ),
     "a setting of all runs": (setting("training.learning_rate", 1.0e-4), EVERY_RUN),
     "training.steps raised": (
@@ -249,12 +252,12 @@ ROWS: dict[str, tuple[Change, set[str]]] = {
     ),
     "a version of a statistics library": (
         newer_library("scipy"),
-        STATISTICS - {"summarise_coverage"} | {"check_reachability"} | END - OF_DYNAMICS,
+        STATISTICS - {"summarise_coverage", "pick_examples"} | {"check_reachability"} | END - OF_RECORDS,
     ),
-    "margin": (setting("analysis.margin", 0.1), STATISTICS | END - OF_DYNAMICS),
-    "alpha": (setting("analysis.alpha", 0.1), STATISTICS | END - OF_DYNAMICS),
-    "figure code": (append("figures/clip_fraction.py", "\nprint('other colours')\n"), {"plot_clip_fraction", "report"}),
-    "a version of the plotting library": (newer_library("altair"), END),
+    "margin": (setting("analysis.margin", 0.1), STATISTICS | END - OF_RECORDS),
+    "alpha": (setting("analysis.alpha", 0.1), STATISTICS | END - OF_RECORDS),
+    "figure code": (append("figures/clip_fraction.py", "\nprint('other colours')\n"), {"plot_dynamics", "report"}),
+    "a version of the plotting library": (newer_library("altair"), END | {"plot_objectives"}),
     "the question": (setting("question", "Another one?"), {"report"}),
     "seed of the generated train set": (
         setting("data.train.seed", 8),
@@ -276,7 +279,7 @@ def test_exactly_what_is_invalidated_runs_again(name: str, copy: Copy) -> None:
 
 def test_the_matrix_names_every_job(finished: Copy) -> None:
     """Else a job that no row expects would never be missed."""
-    named = EVERY_RUN | BASE | DATA_FOR_TRAINING | {"prepare_base", f"audit_gold {BENCHMARK}"}
+    named = EVERY_RUN | OF_OBJECTIVES | BASE | DATA_FOR_TRAINING | {"prepare_base", f"audit_gold {BENCHMARK}"}
     assert finished.would_run("--forceall") == named
 
 
@@ -294,8 +297,8 @@ def test_a_new_reward_version_retrains_only_on_request(copy: Copy) -> None:
 @pytest.mark.parametrize(
     ("config", "expected"),
     [
-        (["only_arms=[gapo]"], FROM_RUNS),
-        (["arms={gapo: {eps_high_max: 4.0e-3}}"], train("gapo") | evaluate("gapo") | FROM_RUNS),
+        (["only_arms=[gapo]"], FROM_RUNS | OF_OBJECTIVES),
+        (["arms={gapo: {eps_high_max: 4.0e-3}}"], train("gapo") | evaluate("gapo") | FROM_RUNS | OF_OBJECTIVES),
         (["seeds=3"], ONE_MORE_SEED),
     ],
 )

@@ -6,15 +6,18 @@ import sys
 import threading
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TextIO
+from typing import Any, TextIO
 
 import psutil
 
 from workflow_scripts.figures.words import percent
 
 DEVICES = Path("/dev")
+EXPECTED = Path("state") / "expected_end.json"
+FRESH = 60.0  # seconds for which what `follow` left counts as said by a running study
 SHOWN = 4  # runs that one line names; a cluster has hundreds going
 
 
@@ -40,6 +43,16 @@ class Run:
     evaluated: int
     benchmarks: int
     last_sign: float | None  # unix time of the trainer's last word
+    entropy: float | None = None  # nat, of the last update that says one
+    began: tuple[int, float] | None = None  # step and unix time at which this job of the training started or went on
+
+    @property
+    def end(self) -> float | None:
+        """Unix time at which the training ends at its pace so far; None before there is one."""
+        if self.trained or not self.began or not self.last_sign or self.step <= self.began[0]:
+            return None
+        pace = (self.last_sign - self.began[1]) / (self.step - self.began[0])
+        return self.last_sign + (self.steps - self.step) * pace
 
     @property
     def state(self) -> str:
@@ -50,9 +63,10 @@ class Run:
 
     @property
     def signs(self) -> str:
-        """What the training says of itself, in brackets: the last reward, and how many tokens its clip stops."""
+        """What the training says of itself, in brackets: last reward, how many tokens its clip stops, entropy."""
         signs = [] if self.reward is None else [f"reward {self.reward:.2f}"]
         signs += [] if self.clipped is None else [f"{percent(self.clipped)} clipped"]
+        signs += [] if self.entropy is None else [f"entropy {self.entropy:.2f}"]
         return f" ({', '.join(signs)})" if signs else ""
 
 
@@ -76,7 +90,17 @@ def read_run(root: Path, arm: str, seed: int, steps: int, benchmarks: Sequence[s
         evaluated=evaluated,
         benchmarks=len(benchmarks),
         last_sign=None if trained else said.get("time"),
+        entropy=None if trained else said.get("entropy"),
+        began=_began(said.get("began")),
     )
+
+
+def _began(said: Any) -> tuple[int, float] | None:
+    """Step and time of `began` in a progress.json; None where it is not said, or not so."""
+    match said:
+        case {"step": int(step), "time": int() | float() as moment}:
+            return step, float(moment)
+    return None
 
 
 def read_runs(
@@ -120,6 +144,27 @@ def remaining_seconds(root: Path, runs: Sequence[Run], begun: Sequence[Run], ela
     return (total - done(runs)) * elapsed / gained
 
 
+def say_end(root: Path, now: float, left: float | None) -> None:
+    """Leave word for `status`, which runs beside: when the runs are expected to end, as far as that is known."""
+    file = root / EXPECTED
+    text = json.dumps({"time": now, "end": now + left if left else None})
+    with suppress(OSError):  # a full disk is for the jobs to tell
+        file.parent.mkdir(parents=True, exist_ok=True)
+        temporary = file.with_name(f".{file.name}.tmp")
+        temporary.write_text(text, encoding="utf-8")
+        os.replace(temporary, file)
+
+
+def expected(root: Path, now: float) -> tuple[bool, float | None]:
+    """Whether the study is running, by the age of what `follow` left; and the unix time at which its runs end."""
+    try:
+        said = json.loads((root / EXPECTED).read_text(encoding="utf-8"))
+        moment, end = float(said["time"]), said["end"]
+    except (OSError, ValueError, KeyError, TypeError):
+        return False, None
+    return (True, end) if abs(now - moment) < FRESH else (False, None)
+
+
 def line(root: Path, runs: Sequence[Run], begun: Sequence[Run], elapsed: float, now: float) -> str:
     """One line: runs done, which are going, how far and how, expected end."""
     going = [run for run in runs if run.last_sign and run.last_sign > now - elapsed]  # not one that died before
@@ -156,8 +201,9 @@ def follow(
         last = ""
         while True:
             time.sleep(seconds)
-            now = time.time()
-            text = line(root, read_runs(root, runs, steps, benchmarks), begun, now - start, now)
+            now, seen = time.time(), read_runs(root, runs, steps, benchmarks)
+            text = line(root, seen, begun, now - start, now)
+            say_end(root, now, remaining_seconds(root, seen, begun, now - start))
             if text != last:
                 print(f"[{time.strftime('%H:%M:%S')}] {text}", file=stream, flush=True)
             last = text

@@ -1,20 +1,46 @@
-"""Clip fraction: whose updates does the upper bound stop, rare successes or common ones?"""
+"""Clip fraction: whose updates does the upper bound stop, rare successes or common ones, early or late in training?"""
 
 import altair as alt
 import pandas as pd
 
-from workflow_scripts.figures import style
+from workflow_scripts.figures import panels, style
+
+PARTS = 3  # of training, side by side
+PANEL = 210
 
 
 def _pooled(dynamics: pd.DataFrame, by: list[str]) -> pd.DataFrame:
     """Share (%) of positive rollouts clipped above, pooled over the updates and runs of each set."""
     rows = dynamics.assign(clipped=dynamics["clipped_upper_share"] * dynamics["positive_rollouts"])
     sums = rows.groupby(by, as_index=False)[["clipped", "positive_rollouts"]].sum()
-    return sums.assign(share=100 * sums["clipped"] / sums["positive_rollouts"])
+    return sums.assign(share=(100 * sums["clipped"] / sums["positive_rollouts"]).round(3))
+
+
+def _parts(rows: pd.DataFrame) -> pd.Series:
+    """The part of training of each row, as text: up to PARTS of equally many updates, none of them empty."""
+    steps = rows["step"].drop_duplicates().sort_values()
+    last = int(rows["step"].max())
+    number = (steps - 1) * min(PARTS, len(steps)) // last
+    names = {part: f"updates {here.min()} to {here.max()}" for part, here in steps.groupby(number)}
+    return rows["step"].map(dict(zip(steps, number.map(names), strict=True)))
+
+
+def _panel(
+    rows: pd.DataFrame, part: str, arms: list[str], shown: alt.Parameter, first: bool
+) -> alt.LayerChart | alt.Chart:
+    x = alt.X("group_correct:O", title="correct rollouts in the group", axis=alt.Axis(labelAngle=0, labelOverlap=True))
+    what = "positive rollouts clipped above (%)"
+    means = _pooled(rows, ["arm", "group_correct"])
+    heading = alt.TitleParams(part, fontSize=12, fontWeight="normal", anchor="start", color=style.INK)
+    if style.many(arms):
+        return panels.heat(means, x, "share", what, arms, PANEL, names=first).properties(title=heading)
+    y = alt.Y("share:Q", title=what if first else None, scale=alt.Scale(domainMin=0))
+    layers = panels.lines(_pooled(rows, ["arm", "seed", "group_correct"]), means, x, y, arms, shown)
+    return alt.layer(*layers).properties(width=PANEL, height=280, title=heading)
 
 
 def clip_fraction_chart(dynamics: pd.DataFrame, arms: list[str]) -> alt.TopLevelMixin:
-    """Clipped share of positive rollouts by the number of correct rollouts in the group.
+    """Clipped share of positive rollouts by the number of correct rollouts in the group, in three parts of training.
 
     dynamics: the table of this name. arms: all arms in the study's order (for colours).
     """
@@ -22,25 +48,18 @@ def clip_fraction_chart(dynamics: pd.DataFrame, arms: list[str]) -> alt.TopLevel
     rows = dynamics[
         (dynamics["update_index"] >= 1) & dynamics["group_correct"].notna() & (dynamics["positive_rollouts"] > 0)
     ]
+    rows = rows[rows["clipped_upper_share"].notna()]
     if rows.empty:
         why = "no rollout with positive advantage after the first update of its batch: no bound could fire"
         return style.finish(style.notice([why]), title, [])
-    runs = _pooled(rows, ["arm", "seed", "group_correct"])
-    runs = runs.assign(run=runs["arm"] + " " + runs["seed"].astype(str))
-    means = _pooled(rows, ["arm", "group_correct"])
-    x = alt.X("group_correct:O", title="correct rollouts in the group", axis=alt.Axis(labelAngle=0))
-    y = alt.Y("share:Q", title="positive rollouts clipped above (%)", scale=alt.Scale(domainMin=0))
-    colour = style.colour(arms)
-    chart = alt.layer(
-        alt.Chart(runs).mark_line(strokeWidth=1, opacity=0.35).encode(x=x, y=y, color=colour, detail="run:N"),
-        alt.Chart(means)
-        .mark_line(strokeWidth=3)
-        .encode(x=x, y=y, color=colour, strokeDash=style.dash(arms), tooltip=["arm", "group_correct", "share"]),
-        alt.Chart(means).mark_point(filled=True, size=50, opacity=1).encode(x=x, y=y, color=colour),
-    ).properties(width=style.WIDTH, height=280)
-    lines = [
-        "Left: rarely solved prompts. Thin: one run. Bold: all runs of the arm, updates after the first of a batch."
-    ]
-    if not means["share"].any():
-        lines.append("No rollout was clipped: the lines lie at zero, and the bounds changed nothing.")
+    rows, shown = rows.assign(part=_parts(rows)), panels.highlight()
+    names = list(dict.fromkeys(rows.sort_values("step")["part"]))
+    parts = [_panel(rows[rows["part"] == name], name, arms, shown, name == names[0]) for name in names]
+    lines = ["Left in a panel: rarely solved prompts. The first update of a rollout batch, at ratio 1, is left out."]
+    if not style.many(arms):
+        parts[0] = parts[0].add_params(shown)
+        lines.append("Thin: one run. Bold: all runs of the arm.")
+    if not _pooled(rows, ["arm"])["share"].any():
+        lines.append("No rollout was clipped: all lies at zero, and the bounds changed nothing.")
+    chart = alt.hconcat(*parts, spacing=24).resolve_scale(y="shared", color="shared")
     return style.finish(chart, title, lines)

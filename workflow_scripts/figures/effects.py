@@ -5,7 +5,10 @@ import pandas as pd
 
 from workflow_scripts.figures import style
 
-ROW = 44  # height of an arm's row, in pixels
+ROW, DENSE = 44, 24  # height of an arm's row, in pixels; of many arms
+_USED = [
+    "arm", "baseline", "role", "benchmark", "pass_at", "delta", "ci_low", "ci_high", "level", "margin",
+]  # fmt: skip
 BANDS = (
     "difference of two single runs of the baseline (95 %)",
     "difference that evaluation noise alone explains (95 %)",
@@ -20,13 +23,14 @@ def _rows(effects: pd.DataFrame) -> pd.DataFrame:
     plain = (rows["role"] == "comparison") | (rows["role"] == rows["arm"])
     rows["label"] = rows["arm"].where(plain, rows["arm"] + " (" + rows["role"] + ")")
     rows["text"] = rows.apply(_beside, axis=1)
-    return rows
+    return rows[[*_USED, "label", "text"]]
 
 
 def _beside(row: pd.Series) -> str:
     """What is written to the right of an arm's interval."""
     if pd.isna(row["delta"]):
-        return str(row["reason"] or "no effect: the arm or the baseline has no scores")
+        known = isinstance(row["reason"], str) and row["reason"]
+        return known or "no effect: the arm or the baseline has no scores"
     if pd.isna(row["ci_low"]):
         return "no interval: one seed says nothing about re-training"
     return str(row["verdict"])
@@ -109,16 +113,17 @@ def effects_chart(effects: pd.DataFrame, noise_floors: pd.DataFrame, arms: list[
     rows = _rows(effects)
     if rows.empty:
         return style.finish(style.notice(["no comparison: the study has no arm beside its baseline"]), title, [])
-    order = [row.label for arm in arms for row in rows.itertuples() if row.arm == arm]
+    order = [str(row.label) for arm in arms for row in rows.itertuples() if row.arm == arm]
     first = rows.iloc[0]
-    what = f"pass@{first['pass_at']}, {first['benchmark']}, difference from {first['baseline']} in points"
-    y = alt.Y("label:N", sort=order, title=None, axis=alt.Axis(ticks=False, domain=False, labelPadding=10))
-    verdicts = alt.Chart(rows).mark_text(align="left", fontSize=12, color=style.INK, dx=14)
+    benchmark, baseline = (style.short(str(first[name])) for name in ("benchmark", "baseline"))
+    what = f"pass@{first['pass_at']}, {benchmark}, difference from {baseline} in points"
+    y = style.arm_axis(order, "label")
+    verdicts = alt.Chart(rows).mark_text(align="left", fontSize=12, color=style.INK, dx=14, limit=320)
     chart = alt.layer(
         *_background(first, _bands(first, noise_floors), what),
         *_intervals(rows, y, what, arms),
         verdicts.encode(y=y, x=alt.value(style.WIDTH), text="text:N"),
-    ).properties(width=style.WIDTH, height=max(ROW * len(order), 70))
+    ).properties(width=style.WIDTH, height=max((DENSE if style.many(order) else ROW) * len(order), 70))
     return style.finish(
         chart,
         title,

@@ -3,7 +3,7 @@
 import altair as alt
 import pandas as pd
 
-from workflow_scripts.figures import branches, style
+from workflow_scripts.figures import branches, panels, style
 
 PANEL = 300
 
@@ -36,7 +36,9 @@ def _panel(
 ) -> alt.LayerChart:
     runs, means, base, first = _curves(scores, benchmark, pass_at, branched)
     x = alt.X("step:Q", title="optimizer updates", axis=alt.Axis(tickMinStep=1, tickCount=6))
-    y = alt.Y("score:Q", title=f"pass@{pass_at} on {benchmark} (%)", scale=alt.Scale(zero=False, padding=8))
+    y = alt.Y(
+        "score:Q", title=f"pass@{pass_at} on {style.short(benchmark)} (%)", scale=alt.Scale(zero=False, padding=8)
+    )
     colour, dash = style.colour(arms), style.dash(arms)
     runs = runs.assign(run=runs["arm"] + " " + runs["seed"].astype(str))
     layers = [
@@ -53,23 +55,45 @@ def _panel(
     return alt.layer(*layers).properties(width=PANEL, height=260)
 
 
+def _small(
+    scores: pd.DataFrame,
+    benchmark: str,
+    pass_at: int,
+    arms: list[str],
+    branched: branches.Branches,
+    baseline: str | None,
+) -> alt.FacetChart:
+    """A chart of its own for each of many arms."""
+    runs, means, _, _ = _curves(scores, benchmark, pass_at, branched)
+    x = alt.X("step:Q", title=None, axis=alt.Axis(tickMinStep=1, tickCount=3))
+    y = alt.Y(
+        "score:Q", title=f"pass@{pass_at} (%)", scale=alt.Scale(zero=False, padding=4), axis=alt.Axis(tickCount=3)
+    )
+    said = f"pass@{pass_at} on {style.short(benchmark, 60)} over optimizer updates"
+    heading = alt.TitleParams(said, fontSize=13, anchor="start", color=style.INK)
+    return panels.multiples(runs, means, x, y, arms, baseline).properties(title=heading)
+
+
 def learning_curves_chart(
-    scores: pd.DataFrame, arms: list[str], branched: branches.Branches | None = None
+    scores: pd.DataFrame, arms: list[str], branched: branches.Branches | None = None, baseline: str | None = None
 ) -> alt.TopLevelMixin:
-    """One row of panels per benchmark: pass@k for the smallest and the largest k.
+    """One row of panels per benchmark: pass@k for the smallest and the largest k; of many arms the macro average alone.
 
     scores: the table of this name (levels run and arm). arms: all arms in the study's order (for colours). branched:
-    arms that start at another one.
+    arms that start at another one. baseline: drawn in grey behind each of many arms.
     """
     title = "How did the scores move during training?"
     trained = scores[(scores["arm"] != "base") & scores["score"].notna()]
     if trained.empty:
         return style.finish(style.notice(["no trained run has been evaluated yet"]), title, [])
     ks = sorted({int(trained["pass_at"].min()), int(trained["pass_at"].max())})
-    rows = [
-        alt.hconcat(*[_panel(scores, name, k, arms, branched or {}) for k in ks], spacing=36)
-        for name in sorted(trained["benchmark"].unique())
-    ]
+    names = sorted(trained["benchmark"].unique())
+    if style.many(arms):
+        names = ["macro"] if "macro" in names else names
+        blocks = [_small(scores, name, k, arms, branched or {}, baseline) for name in names for k in ks]
+        lines = ["Bold: mean of the arm, over the range of its training seeds. Grey: mean of the baseline."]
+        return style.finish(alt.vconcat(*blocks, spacing=30), title, lines)
+    rows = [alt.hconcat(*[_panel(scores, name, k, arms, branched or {}) for k in ks], spacing=36) for name in names]
     lines = [
         "Thin: one training seed. Bold: mean of the arm. Dashed and the dot at 0: the base model before training.",
         "Arms that differ by less than the spread of their own thin lines do not differ visibly.",

@@ -12,6 +12,8 @@ def noise_floors_chart(noise_floors: pd.DataFrame, pass_at: int, arms: list[str]
     noise_floors: the table of this name. pass_at: of the primary endpoint. arms: all arms in the study's order.
     """
     title = "How far apart do re-trainings end?"
+    if noise_floors.empty:
+        return style.finish(style.notice(["nothing has been evaluated yet"]), title, [])
     names = sorted(noise_floors["benchmark"].unique())
     benchmark = "macro" if "macro" in names else names[0]
     here = noise_floors[(noise_floors["benchmark"] == benchmark) & (noise_floors["pass_at"] == pass_at)]
@@ -19,11 +21,12 @@ def noise_floors_chart(noise_floors: pd.DataFrame, pass_at: int, arms: list[str]
     training = training.sort_values("step").drop_duplicates("arm", keep="last").copy()
     if training.empty:
         return style.finish(style.notice(["one seed per arm: the noise of re-training is not known"]), title, [])
+    training = training[["arm", "runs", "sd", "sd_low", "sd_high"]]
     for column in ("sd", "sd_low", "sd_high"):
         training[column] = 100 * training[column]
     order = [arm for arm in arms if arm in set(training["arm"])]
-    y = alt.Y("arm:N", sort=order, title=None, axis=alt.Axis(ticks=False, domain=False, labelPadding=10))
-    x_title = f"SD of a run's pass@{pass_at} on {benchmark} (points)"
+    y = style.arm_axis(order)
+    x_title = f"SD of a run's pass@{pass_at} on {style.short(benchmark)} (points)"
     colour = style.colour(arms).legend(None)
     layers: list[alt.Chart] = [
         alt.Chart(training)
@@ -44,5 +47,7 @@ def noise_floors_chart(noise_floors: pd.DataFrame, pass_at: int, arms: list[str]
         floor = pd.DataFrame({"at": [100 * float(sampling.mean())]})
         layers.insert(0, alt.Chart(floor).mark_rule(strokeDash=[5, 4], color=style.INK).encode(x="at:Q"))
         lines.append("Dashed: SD that sampling the answers alone gives. Right of it, only more seeds help.")
-    chart = alt.layer(*layers).properties(width=style.WIDTH, height=max(36 * len(order), 70))
+    chart = alt.layer(*layers).properties(
+        width=style.WIDTH, height=max((22 if style.many(order) else 36) * len(order), 70)
+    )
     return style.finish(chart, title, lines)

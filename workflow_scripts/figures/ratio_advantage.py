@@ -3,7 +3,7 @@
 import altair as alt
 import pandas as pd
 
-from workflow_scripts.figures import branches, style
+from workflow_scripts.figures import branches, panels, style
 
 PANEL = 300
 POINTS = 20  # windows side by side in a line: with many more, noise hides the arms
@@ -44,26 +44,35 @@ def _panel(runs: pd.DataFrame, means: pd.DataFrame, x: alt.X, y: alt.Y, arms: li
     ]
 
 
-def _over_training(own: pd.DataFrame, arms: list[str], branched: branches.Branches) -> alt.LayerChart:
+def _over_training(own: pd.DataFrame, arms: list[str], branched: branches.Branches) -> alt.LayerChart | alt.Chart:
     begun = branches.starts(own, branched)
     runs = pd.concat([own, begun])
     means = runs.groupby(["arm", "step"], as_index=False)[["correlation"]].mean()
+    if style.many(arms):
+        rows, _ = panels.windows(means.assign(update_index=0), ["correlation"], ["arm"])
+        steps = sorted(rows["step"].unique())
+        axis = alt.Axis(labelAngle=0, labelOverlap=True, values=steps[:: max(1, len(steps) // 5)])
+        x = alt.X("step:O", title="optimizer updates", axis=axis)
+        return panels.heat(rows.round(4), x, "correlation", "correlation of sequence ratio and advantage", arms, PANEL)
     x = alt.X("step:Q", title="optimizer updates", axis=alt.Axis(tickMinStep=1, tickCount=6))
     y = alt.Y("correlation:Q", title="correlation of sequence ratio and advantage")
     zero = alt.Chart(pd.DataFrame({"correlation": [0.0]})).mark_rule(color=style.FAINT).encode(y=y)
     lone = means[means.groupby("arm")["step"].transform("size") == 1]  # no line: a run that stopped learning at once
     dots = alt.Chart(lone).mark_point(filled=True, size=45, opacity=1).encode(x=x, y=y, color=style.colour(arms))
-    layers = [zero, *_panel(runs, means, x, y, arms), dots]
+    layers = [zero, *_panel(runs, means, x, y, arms), *([dots] if len(lone) else [])]
     if len(begun):
         points = begun.groupby(["arm", "step"], as_index=False)[["correlation"]].mean()
         layers.append(branches.rings(points, x, y))
     return alt.layer(*layers).properties(width=PANEL, height=260)
 
 
-def _by_correct(dynamics: pd.DataFrame, arms: list[str]) -> alt.LayerChart:
+def _by_correct(dynamics: pd.DataFrame, arms: list[str]) -> alt.LayerChart | alt.Chart:
     x = alt.X("group_correct:O", title="correct rollouts in the group", axis=alt.Axis(labelAngle=0))
     y = alt.Y("deviation:Q", title="mean |ratio − 1| of tokens", scale=alt.Scale(domainMin=0))
     means = _deviations(dynamics, ["arm"])
+    if style.many(arms):
+        said = "mean |ratio − 1| of tokens"
+        return panels.heat(means.round(6), x, "deviation", said, arms, PANEL, names=False)
     points = alt.Chart(means).mark_point(filled=True, size=45, opacity=1).encode(x=x, y=y, color=style.colour(arms))
     layers = [*_panel(_deviations(dynamics, ["arm", "seed"]), means, x, y, arms), points]
     return alt.layer(*layers).properties(width=PANEL, height=260)
@@ -84,13 +93,16 @@ def ratio_advantage_chart(
         return style.finish(style.notice([why]), title, [])
     common = max((branch["step"] for branch in (branched or {}).values()), default=0)
     later = dynamics[dynamics["step"] > common]  # the ratio moves less as training goes on: equal parts of it
-    panels = [_over_training(correlations, arms, branched or {}), _by_correct(later, arms)]
+    parts = [_over_training(correlations, arms, branched or {}), _by_correct(later, arms)]
     lines = [
-        "Thin: one run. Bold: mean of the arm. The first update of a rollout batch, at ratio 1, is left out.",
+        f"{'' if style.many(arms) else 'Thin: one run. Bold: mean of the arm. '}"
+        "The first update of a rollout batch, at ratio 1, is left out.",
         "Left: above 0 the policy moves towards what was rewarded; at 0 it moves without regard to it.",
     ]
     if window > 1:
         lines.append(f"Left is a moving mean over {window} rollout batches.")
     if branched:
         lines.append(f"{branches.HOW_TO_READ} Right: updates after {common} alone, which all arms have.")
-    return style.finish(alt.hconcat(*panels, spacing=36), title, lines)
+    chart = alt.hconcat(*parts, spacing=36)
+    chart = chart.resolve_scale(color="independent") if style.many(arms) else chart
+    return style.finish(chart, title, lines)

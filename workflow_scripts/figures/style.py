@@ -4,6 +4,7 @@ Text and rules are drawn in `currentColor`, so that a figure follows a page from
 """
 
 import json
+import textwrap
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -15,12 +16,38 @@ PALETTE = ["#0072B2", "#E69F00", "#009E73", "#D55E00", "#CC79A7", "#56B4E9"]
 DASHES = [[1, 0], [6, 3], [2, 2]]  # the palette starts again with another dash after six arms
 INK = "currentColor"
 NAMED = 5  # arms that one line names
+MANY = 6  # with more arms, lines over each other are not told apart: see panels.py
+LABEL = 28  # characters of an arm's name where no limit in pixels cuts it
+# of an axis or a legend, as `short` does it
+CUT = (
+    f"length(datum.label) > {LABEL} ? slice(datum.label, 0, {LABEL - 10}) + '…' + slice(datum.label, -9) : datum.label"
+)
+HEAT = "cividis"  # of heat maps: colour-blind safe, of rising lightness
 LIGHT_DARK = "color-scheme: light dark; color: light-dark(#1c2126, #e4e8ec)"  # of a figure that stands alone
+PAGE = f"""  <meta name="viewport" content="width=device-width, initial-scale=1">
+  <style>
+    :root {{ {LIGHT_DARK}; background: light-dark(#fff, #16191d) }}
+    body {{ margin: 12px; overflow-x: auto }}
+    #vis svg {{ flex: none }}
+  </style>
+</head>"""
 FAINT = "#8a8a8a"  # readable on white and on black
 BANDS = ["rgba(130, 145, 160, 0.2)", "rgba(130, 145, 160, 0.45)"]
 FONT = "Arial, 'Liberation Sans', Helvetica, sans-serif"  # of one width: labels fit wherever the figure is seen
 WIDTH = 520
 PADDING = {"left": 12, "right": 28, "top": 8, "bottom": 8}
+
+
+def short(name: str, limit: int = LABEL) -> str:
+    """A name for a title or a line of text, with an ellipsis in its middle: long names often differ at the end."""
+    plain = " ".join(name.split())
+    end = limit // 3
+    return plain if len(plain) <= limit else f"{plain[: limit - 1 - end]}…{plain[-end:]}"
+
+
+def many(arms: Sequence[str]) -> bool:
+    """More arms than lines in one chart can be told apart."""
+    return len(arms) > MANY
 
 
 def colour(arms: list[str]) -> alt.Color:
@@ -38,16 +65,23 @@ def _scale(arms: list[str], colours: list[str]) -> alt.Scale:
     return alt.Scale(domain=arms, range=[colours[i % len(colours)] for i in range(len(arms))])
 
 
-def legend() -> alt.Legend:
+def legend(**more: Any) -> alt.Legend:
     """Arms below each other, above the chart's right edge free; long names are cut with an ellipsis."""
     return alt.Legend(
-        title="arm", orient="right", labelLimit=180, symbolType="stroke", symbolStrokeWidth=3, symbolOpacity=1
-    )
+        title="arm", orient="right", labelLimit=200, symbolType="stroke", symbolStrokeWidth=3, symbolOpacity=1,
+        labelExpr=CUT, **more,
+    )  # fmt: skip
+
+
+def arm_axis(arms: list[str], field: str = "arm") -> alt.Y:
+    """One row for each arm, in the study's order."""
+    axis = alt.Axis(ticks=False, domain=False, labelPadding=8, labelLimit=220, labelExpr=CUT)
+    return alt.Y(f"{field}:N", sort=arms, title=None, axis=axis)
 
 
 def notice(text: list[str], width: int = WIDTH, height: int = 120) -> alt.Chart:
-    """What stands in place of a figure that has nothing to show: the reason."""
-    data = alt.Data(values=[{"text": text}])
+    """What stands in place of a figure that has nothing to show: the reason, in lines that fit."""
+    data = alt.Data(values=[{"text": [part for line in text for part in textwrap.wrap(line, width // 8)]}])
     return (
         alt.Chart(data, width=width, height=height)
         .mark_text(fontSize=14, color=INK, lineBreak="\n")
@@ -82,7 +116,7 @@ def mark_missing(
     declared: arm → seeds, None where no run may be missing; drawn: arm → runs in the chart.
     """
     lacking = [
-        f"{arm} {drawn.get(arm, 0)} of {len(seeds)}"
+        f"{short(arm)} {drawn.get(arm, 0)} of {len(seeds)}"
         for arm, seeds in (declared or {}).items()
         if drawn.get(arm, 0) < len(seeds)
     ]
@@ -104,6 +138,8 @@ def save(chart: alt.TopLevelMixin, html: str, svg: str) -> None:
         Path(path).parent.mkdir(parents=True, exist_ok=True)
     options: dict[str, Any] = {"renderer": "svg", "actions": False}
     chart.save(html, inline=True, embed_options=options, json_kwds={"cls": _Inert})
+    page = Path(html).read_text(encoding="utf-8")
+    Path(html).write_text(page.replace("\n</head>\n<body>", f"\n{PAGE}\n<body>", 1), encoding="utf-8")
     chart.save(svg)
     drawn = Path(svg).read_text(encoding="utf-8")
     Path(svg).write_text(drawn.replace("<svg ", f'<svg style="{LIGHT_DARK}" ', 1), encoding="utf-8")

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from workflow_scripts.figures.words import interval, number, percent, points
+from workflow_scripts.stages._deviations import Plan
 from workflow_scripts.stages._records import OFTEN_TRUNCATED
 from workflow_scripts.statistics.effects import NO_DIFFERENCE
 
@@ -25,6 +26,8 @@ CHECK_NAMES = {
 GATES = ("noise_control", "clip_live", "decisive_tokens", "frozen_weights")  # failed, they make the effects void
 MANY_LONG = 0.02  # share of train problems whose prompts are too long, above which it is another train set
 NAMED = 10  # runs named in one warning
+DECIDED = ("better", "worse")
+GRAVITY = ("fail", "warn", "pass", None)  # worst first; None: does not apply
 
 Row = dict[str, Any]
 
@@ -39,17 +42,28 @@ def primary(effects: list[Row]) -> dict[str, Row]:
     return {row["arm"]: row for row in effects if row["primary"] and row["estimand"] == "benchmark"}
 
 
-def verdict_sentence(row: Row) -> str:
-    """One arm's verdict with its numbers, in points: "gapo: worse than grpo: −9.4 points [−12.1, −7.0], margin 5"."""
-    head = f"{row['arm']}: {row['verdict']}"
+def verdict_parts(row: Row) -> tuple[str, str, str]:
+    """One arm's name, its verdict, and the numbers, in points, that follow it."""
     because = f"; {row['reason']}" if row["reason"] else ""
     if not known(row["ci_low"]):
         measured = f"; measured {points(row['delta'])}, without an interval" if known(row["delta"]) else ""
-        return f"{head}{because}{measured}"
-    if row["verdict"] in ("better", "worse"):
-        head += f" than {row['baseline']}"
+        return row["arm"], row["verdict"], because + measured
+    verdict = row["verdict"] + (f" than {row['baseline']}" if row["verdict"] in DECIDED else "")
     numbers = f"{points(row['delta'])} {interval(row['ci_low'], row['ci_high'])}"
-    return f"{head}: {numbers}, margin {100 * row['margin']:g}{because}"
+    return row["arm"], verdict, f": {numbers}, margin {100 * row['margin']:g}{because}"
+
+
+def verdict_sentence(row: Row) -> str:
+    """The same as one sentence: "gapo: worse than grpo: −9.4 points [−12.1, −7.0], margin 5"."""
+    arm, verdict, numbers = verdict_parts(row)
+    return f"{arm}: {verdict}{numbers}"
+
+
+def verdict_kind(verdict: str) -> str:
+    """decided (better, worse), nothing (no difference), open (inconclusive) or unknown: how the page marks it."""
+    if verdict in DECIDED:
+        return "decided"
+    return "nothing" if verdict == NO_DIFFERENCE else "open" if verdict.startswith("inconclusive") else "unknown"
 
 
 def endpoint_note(comparisons: list[Row], controls: list[Row], baseline: str, looks: int) -> str:
@@ -230,6 +244,35 @@ def by_check(reachability: list[Row], others: list[Row], arms: list[str]) -> dic
     for row in others:
         grouped.setdefault(row["check"], []).append(row)
     return {name: sorted(rows, key=lambda row: places.get(row["arm"], -1)) for name, rows in grouped.items() if rows}
+
+
+def plan_checks(plan: Plan | None) -> list[Row]:
+    """Was what decides verdicts put on record before training, and left as it was?"""
+    if plan is None:
+        return [{"check": "plan", "arm": "", "verdict": None, "message": "no plan is on record"}]
+    state, count = "warn", len(plan.warnings) - (plan.before_training is False)
+    said = f"{count} change{'s' if count != 1 else ''} of what decides verdicts"
+    if plan.before_training is False:
+        text = f"recorded on {plan.recorded}, after training had begun" + (f"; {said} since" if count else "")
+    elif count:
+        text = f"{said} since {plan.recorded}"
+    else:
+        state, text = "pass", f"as recorded on {plan.recorded}: nothing that decides verdicts is other now"
+        text += f" (other changes: {len(plan.changes)}, listed under Provenance)" if plan.changes else ""
+    return [{"check": "plan", "arm": "", "verdict": state, "message": text}]
+
+
+def worst_first(checks: dict[str, list[Row]]) -> list[Row]:
+    """The checks as the page folds them: name, verdict (the worst of its rows), rows, a line that stands for all."""
+    found = []
+    for name, rows in checks.items():
+        verdict = min((row["verdict"] for row in rows), key=GRAVITY.index)
+        told = [row for row in rows if row["verdict"] == verdict]
+        by_arm = any(row["arm"] for row in rows)
+        line = (f"{told[0]['arm']}: " if by_arm and told[0]["arm"] else "") + told[0]["message"]
+        line += f"; and {len(rows) - 1} more" if len(rows) > 1 else ""
+        found.append({"name": name, "verdict": verdict, "rows": rows, "by_arm": by_arm, "line": line})
+    return sorted(found, key=lambda group: GRAVITY.index(group["verdict"]))
 
 
 def _arms(rows: list[Row]) -> str:

@@ -15,7 +15,7 @@ def main(job: Job) -> None:
     primary = effects[effects["primary"]]
     drawn = dict(zip(primary["baseline"], primary["baseline_seeds"], strict=True))
     mark_missing(chart, job.settings.get("declared"), drawn | dict(zip(primary["arm"], primary["seeds"], strict=True)))
-    save(chart, job.output("html"), job.output("svg"))
+    save(chart, *job.outputs["effects"])
 
 
 if __name__ == "__main__":

@@ -10,10 +10,12 @@ LIBRARIES = ("altair", "vl-convert-python")
 
 def main(job: Job) -> None:
     scores = tables.read(job.input("scores"), tables.SCORES).to_pandas()
-    chart = learning_curves_chart(scores, job.settings["arms"], job.settings.get("branches"))
+    chart = learning_curves_chart(
+        scores, job.settings["arms"], job.settings.get("branches"), job.settings.get("baseline")
+    )
     runs = scores[scores["level"] == "run"]
     mark_missing(chart, job.settings.get("declared"), runs.groupby("arm")["seed"].nunique().to_dict())
-    save(chart, job.output("html"), job.output("svg"))
+    save(chart, *job.outputs["learning_curves"])
 
 
 if __name__ == "__main__":

@@ -13,7 +13,7 @@ def main(job: Job) -> None:
     chart = noise_floors_chart(noise_floors, job.settings["endpoint"]["pass_at"], job.settings["arms"])
     training = noise_floors[noise_floors["kind"] == "training"]
     mark_missing(chart, job.settings.get("declared"), training.groupby("arm")["runs"].max().to_dict())
-    save(chart, job.output("html"), job.output("svg"))
+    save(chart, *job.outputs["noise_floors"])
 
 
 if __name__ == "__main__":

@@ -1,146 +1,62 @@
-"""One self-contained page: what must be known first, the verdicts, what would change them, checks, provenance; and its
-answer and tables as markdown."""
+"""One self-contained page: what must be known first, the verdicts, what would change them, checks, figures, tables,
+completions, provenance; and its answer and tables as markdown."""
 
-import re
-from collections import defaultdict
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
 import pyarrow.compute as pc
-from markupsafe import Markup
 
 from workflow_scripts import tables
-from workflow_scripts.figures import words
-from workflow_scripts.stages import _deviations, _findings, _markdown
-from workflow_scripts.stages._command import Job, StageError, run
+from workflow_scripts.figures import catalogue
+from workflow_scripts.stages import _deviations, _findings, _grids, _markdown, _page, _rows, pick_examples
+from workflow_scripts.stages._command import Job, run
+from workflow_scripts.stages._findings import known
 
 LIBRARIES = ("jinja2",)
-TEMPLATE = "report.html.jinja"
 TABLES = {
     table.name: table
     for table in (
         tables.EFFECTS, tables.SCORES, tables.NOISE_FLOORS, tables.POWER, tables.DIFFICULTY, tables.COVERAGE,
-        tables.DYNAMICS, tables.POLICIES, tables.REACHABILITY, tables.REWARDS, tables.RUNS,
+        tables.DYNAMICS, tables.POLICIES, tables.REACHABILITY, tables.REWARDS, tables.RUNS, tables.EXAMPLES,
     )
 }  # fmt: skip
+FIRST, OF_POWER = (
+    "effects",
+    ("seeds_needed",),
+)  # figures that stand beside the verdicts and beside what would change them
 
 Row = dict[str, Any]
 
 
-def _figure(path: str, name: str) -> Markup:
-    """The SVG to put into the page: without prolog, its ids made unique."""
-    text = Path(path).read_text(encoding="utf-8")
-    start = text.find("<svg")
-    if start < 0:
-        raise StageError(f"{path}: not an SVG figure; delete it and run again")
-    text = re.sub(r'\bid="([^"]+)"', rf'id="{name}-\1"', text[start:])
-    text = re.sub(r"url\(#([^)]+)\)", rf"url(#{name}-\1)", text)
-    return Markup(re.sub(r'href="#([^"]+)"', rf'href="#{name}-\1"', text))
+def _read(path: str, table: tables.Table) -> list[Row]:
+    """The rows of a table; without those by the number of correct rollouts, millions in a large study."""
+    data = tables.read(path, table)
+    if "group_correct" in table.columns:
+        data = data.filter(pc.is_null(data["group_correct"]))
+    return data.to_pylist()
 
 
-def _last(rows: list[Row], arm: str) -> int:
-    return max((row["step"] for row in rows if row["arm"] == arm), default=0)
+def _figures(job: Job) -> dict[str, Row]:
+    """name -> what the page shows of each figure that the job was given, in the catalogue's order."""
+    captions = job.settings.get("captions", {})
+    paths = {Path(path).stem: path for path in job.inputs.get("figures", [])}
+    return {
+        figure.name: {
+            "name": figure.name, "title": figure.title, "section": figure.section, "tables": figure.tables,
+            "caption": captions.get(figure.name, ""),
+            "svg": _page.figure(paths[figure.name], f"figure_{figure.name}"),
+        }
+        for figure in catalogue.FIGURES
+        if figure.name in paths
+    }  # fmt: skip
 
 
-def score_tables(scores: list[Row], arms: list[str]) -> list[Row]:
-    """One table per benchmark: base and arms at their last evaluated step, a column per pass@k."""
-    means = [row for row in scores if (row["level"], row["metric"]) == ("arm", "pass@k")]
-    found = []
-    for benchmark in sorted({row["benchmark"] for row in means}):
-        here = [row for row in means if row["benchmark"] == benchmark]
-        pass_at = sorted({row["pass_at"] for row in here})
-        lines = []
-        for arm in ["base", *arms]:
-            step = _last(here, arm)
-            cells = {row["pass_at"]: row for row in here if row["arm"] == arm and row["step"] == step}
-            if cells:
-                row = cells[min(cells)]  # lengths and truncated shares are the same for every k
-                lines.append({"arm": arm, "step": step, "cells": [cells.get(k) for k in pass_at], "first": row})
-        found.append({"benchmark": benchmark, "pass_at": pass_at, "lines": lines})
-    return found
-
-
-def training_table(dynamics: list[Row], arms: list[str]) -> list[Row]:
-    """Per arm, means over runs and updates: realised width of the upper bound, drift, entropy, length, groups."""
-    names = (
-        "mean_upper_width", "mean_abs_ratio_deviation", "mean_entropy", "mean_completion_tokens", "mean_reward",
-        "starved_group_share", "saturated_group_share", "identical_rollout_share",
-    )  # fmt: skip
-    found = []
-    for arm in arms:
-        rows = [row for row in dynamics if row["arm"] == arm and row["group_correct"] is None]
-        line: Row = {"arm": arm}
-        for name in names:
-            values = [row[name] for row in rows if _findings.known(row[name])]
-            line[name] = sum(values) / len(values) if values else None
-        if rows:
-            found.append(line)
-    return found
-
-
-def policy_table(policies: list[Row], arms: list[str]) -> list[Row]:
-    """Per arm and clip policy asked about, pooled over runs: shares of tokens clipped, decisive and by quadrant."""
-    groups: dict[tuple[str, str], list[Row]] = defaultdict(list)
-    for row in policies:
-        if row["group_correct"] is None:
-            groups[row["arm"], row["policy"]].append(row)
-    quadrants = {f"quadrant_{n}_tokens": "tokens" for n in (1, 2, 3, 4)}
-    shares = {"clipped_upper_tokens": "positive_tokens", "clipped_lower_tokens": "negative_tokens"}
-    shares |= {"decisive_tokens": "tokens", **quadrants}
-
-    def place(item: tuple[tuple[str, str], Any]) -> tuple[int, bool, int, str]:
-        arm, policy = item[0]
-        return _place(arms, arm), policy not in arms, _place(arms, policy), policy
-
-    found = []
-    for (arm, policy), rows in sorted(groups.items(), key=place):
-        line: Row = {"arm": arm, "policy": policy, "own": any(row["own"] for row in rows)}
-        line["reason"] = next((row["reason"] for row in rows if row["reason"]), None)
-        for part, whole in shares.items():
-            total = sum(row[whole] for row in rows)
-            known = total and all(row[part] is not None for row in rows)
-            line[part] = sum(row[part] for row in rows) / total if known else None
-        widths = [row["mean_upper_width"] for row in rows if row["mean_upper_width"] is not None]
-        line["width"] = sum(widths) / len(widths) if widths else None
-        found.append(line)
-    return found
-
-
-def coverage_table(coverage: list[Row], arms: list[str]) -> list[Row]:
-    """The rows of the arms at their last step, in the study's order by benchmark."""
-    last = [row for row in coverage if row["level"] == "arm" and row["step"] == _last(coverage, row["arm"])]
-    return sorted(last, key=lambda row: (row["benchmark"], _place(arms, row["arm"])))
-
-
-def last_effects(effects: list[Row], arms: list[str]) -> list[Row]:
-    """Every arm at its last step, the primary rows first."""
-    last = [row for row in effects if row["step"] == _last(effects, row["arm"]) or row["primary"]]
-
-    def place(row: Row) -> tuple[Any, ...]:
-        return not row["primary"], row["benchmark"], row["pass_at"], row["estimand"], _place(arms, row["arm"])
-
-    return sorted(last, key=place)
-
-
-def endpoint_floors(noise_floors: list[Row], primary: list[Row]) -> list[Row]:
-    """The noise floors of the primary endpoint: of each arm at its last step there is."""
-    asked = {(row["benchmark"], row["pass_at"]) for row in primary}
-    here = [row for row in noise_floors if (row["benchmark"], row["pass_at"]) in asked]
-    kinds = ("evaluation", "training", "placebo", "sensitivity")
-    last = [row for row in here if row["step"] == _last(here, row["arm"])]
-    return sorted(last, key=lambda row: (kinds.index(row["kind"]), row["arm"]))
-
-
-def _place(arms: list[str], arm: str) -> int:
-    return arms.index(arm) if arm in arms else -1
-
-
-def excluded_counts(path: str) -> list[Row]:
-    """Problems left out of the scores by benchmark and reason."""
-    counts = tables.read(path, tables.COUNTS, ["benchmark", "problem_id", "excluded"])
-    left_out = counts.filter(pc.is_valid(counts["excluded"])).group_by(["benchmark", "excluded"])
-    rows = left_out.aggregate([("problem_id", "count_distinct")]).to_pylist()
-    return sorted(rows, key=lambda row: (row["benchmark"], row["excluded"]))
+def _sections(figures: dict[str, Row]) -> list[Row]:
+    """The figures that have no place of their own, by section."""
+    rest = [figure for name, figure in figures.items() if name not in (FIRST, *OF_POWER)]
+    found = [{"title": title, "figures": [f for f in rest if f["section"] == title]} for title in catalogue.SECTIONS]
+    return [section for section in found if section["figures"]]
 
 
 def _provenance(job: Job) -> list[Row]:
@@ -153,37 +69,51 @@ def _provenance(job: Job) -> list[Row]:
     return rows
 
 
-def _environment() -> Any:
-    import jinja2
-
-    environment = jinja2.Environment(
-        loader=jinja2.FileSystemLoader(Path(__file__).parent),
-        autoescape=True,
-        undefined=jinja2.StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    environment.filters.update(
-        percent=words.percent, points=words.points, span=words.span, number=words.number,
-    )  # fmt: skip
-    environment.tests["known"] = _findings.known
-    return environment
+def _libraries(job: Job, runs: list[Row]) -> str:
+    """Versions of all libraries on record: of the tables, and of what trained and sampled the runs that are there."""
+    made = [Path(job.input(name)) for name in (*TABLES, "counts")]
+    for row in runs:
+        made.append(job.root / "runs" / row["arm"] / f"seed-{row['seed']}" / "checkpoints.parquet")
+        evals = job.root / "evals" / row["arm"] / f"seed-{row['seed']}"
+        made += [evals / benchmark / "completions.parquet" for benchmark in job.settings["benchmarks"]]
+    return _rows.libraries([tables.provenance(path).get("libraries", {}) for path in made if path.is_file()])
 
 
-def context(job: Job) -> dict[str, Any]:
-    """Everything the template shows."""
-    settings = job.settings
-    found = {name: tables.read(job.input(name), table).to_pylist() for name, table in TABLES.items()}
-    arms = settings["arms"]
-    contamination = [
-        row
-        for path in job.inputs.get("contamination", [])
-        for row in tables.read(path, tables.CONTAMINATION).to_pylist()
-    ]
-    audits = [tables.read(path, tables.GOLD_AUDIT).to_pylist() for path in job.inputs.get("gold_audit", [])]
-    benchmarks = settings["benchmarks"]
+def example_data(rows: list[Row], arms: list[str], baseline: str) -> Row:
+    """What the script of the page reads: arms in the study's order, the base first, and each problem with its counts
+    and completions by arm."""
+    problems: dict[tuple[str, str], Row] = {}
+    for row in rows:
+        problem = problems.setdefault(
+            (row["benchmark"], row["problem_id"]),
+            {"benchmark": row["benchmark"], "id": row["problem_id"], "random": row["picked"] == "random",
+             "question": row["question"], "answer": row["answer"], "arms": {}},
+        )  # fmt: skip
+        here = problem["arms"].setdefault(
+            row["arm"],
+            {"runs": row["runs"], "samples": row["samples"], "correct": row["correct"], "reason": row["reason"],
+             "texts": []},
+        )  # fmt: skip
+        if row["sample"] is not None:
+            here["texts"].append({"status": row["status"], "text": row["completion"], "characters": row["characters"]})
+    there = {row["arm"] for row in rows}
+    return {
+        "baseline": baseline,
+        "arms": [arm for arm in dict.fromkeys(["base", baseline, *arms]) if arm in there],
+        "problems": list(problems.values()),
+        "of_each": pick_examples.OF_EACH,
+        "without_texts": bool(rows) and all(row["sample"] is None for row in rows),
+    }
+
+
+def _checks(
+    job: Job, found: dict[str, list[Row]], plan: _deviations.Plan | None, contamination: list[Row]
+) -> list[Row]:
+    """All checks but those of the table `reachability`."""
+    settings, benchmarks = job.settings, job.settings["benchmarks"]
     endpoint = ("macro" if len(benchmarks) > 1 else benchmarks[0], settings["endpoint"]["pass_at"])
-    checks = [
+    audits = [tables.read(path, tables.GOLD_AUDIT).to_pylist() for path in job.inputs.get("gold_audit", [])]
+    return [
         *_findings.control_checks(found["effects"]),
         *_findings.evaluation_checks(found["scores"], found["noise_floors"], endpoint),
         *_findings.contamination_checks(contamination),
@@ -191,17 +121,62 @@ def context(job: Job) -> dict[str, Any]:
         *_findings.prompt_checks(found["runs"], settings.get("max_prompt")),
         *_findings.engine_checks(found["runs"]),
         *_findings.reward_checks(found["rewards"]),
+        *_findings.plan_checks(plan),
     ]
-    by_check = _findings.by_check(found["reachability"], checks, arms)
-    plan = _deviations.judge(_deviations.read(job.root / "plan.parquet"))  # no input: it is written while jobs wait
+
+
+def _grids_of(found: dict[str, list[Row]], shown: Row, settings: Row, contamination: list[Row]) -> Row:
+    arms = settings["arms"]
+    return {
+        "grids": [
+            _grids.effects(shown["last_effects"]),
+            _grids.scores(shown["score_tables"]),
+            _grids.coverage(shown["coverage_rows"], settings["baseline"]),
+            _grids.difficulty(shown["difficulty_rows"]),
+            _grids.floors(shown["endpoint_floors"]),
+            _grids.training(_rows.training_table(found["dynamics"], arms)),
+            _grids.policies(_rows.policy_table(found["policies"], arms)),
+            _grids.run_scores(_rows.run_scores(found["scores"], arms)),
+            _grids.pairs(_rows.similar_pairs(contamination)),
+        ],
+        "provenance_grids": [_grids.runs(found["runs"]), _grids.made(shown["provenance"])],
+    }
+
+
+def _sentences(found: dict[str, list[Row]], arms: list[str]) -> list[Row]:
+    """The primary row of each arm with its sentence, whole and in parts."""
     primary = _findings.primary(found["effects"])
-    sentences = [
-        {**primary[arm], "sentence": _findings.verdict_sentence(primary[arm])} for arm in arms if arm in primary
+    return [
+        {
+            **primary[arm],
+            "sentence": _findings.verdict_sentence(primary[arm]),
+            "parts": _findings.verdict_parts(primary[arm]),
+            "kind": _findings.verdict_kind(primary[arm]["verdict"]),
+        }
+        for arm in arms
+        if arm in primary
     ]
+
+
+def context(job: Job) -> dict[str, Any]:
+    """Everything the templates and the summary show."""
+    settings, arms = job.settings, job.settings["arms"]
+    found = {name: _read(job.input(name), table) for name, table in TABLES.items()}
+    contamination = [
+        row
+        for path in job.inputs.get("contamination", [])
+        for row in tables.read(path, tables.CONTAMINATION).to_pylist()
+    ]
+    plan = _deviations.judge(_deviations.read(job.root / "plan.parquet"))  # no input: it is written while jobs wait
+    checks = _checks(job, found, plan, contamination)
+    by_check = _findings.by_check(found["reachability"], checks, arms)
+    sentences = _sentences(found, arms)
     comparisons = [row for row in sentences if row["role"] == "comparison"]
     controls = [row for row in sentences if row["role"] != "comparison"]
-    figures = {n.removeprefix("figure_"): _figure(p[0], n) for n, p in job.inputs.items() if n.startswith("figure_")}
-    return {
+    figures, power = _figures(job), found["power"]
+    per_run = power[0]["seconds_per_run"] if power and known(power[0]["seconds_per_run"]) else None
+    states = Counter(row["verdict"] for rows in by_check.values() for row in rows)
+    shown = {
         **settings,
         "warnings": _findings.warnings(
             found["effects"], found["runs"], found["reachability"], checks, plan.warnings if plan else ()
@@ -209,32 +184,34 @@ def context(job: Job) -> dict[str, Any]:
         "plan": plan,
         "comparisons": comparisons,
         "controls": controls,
+        "tally": list(Counter(row["verdict"] for row in comparisons).items()),
         "endpoint_note": _findings.endpoint_note(comparisons, controls, settings["baseline"], len(settings["looks"])),
-        "figures": figures,
-        "states": {
-            state: sum(row["verdict"] == state for rows in by_check.values() for row in rows)
-            for state in ("pass", "warn", "fail")
-        },
-        "power": found["power"],
-        "last_effects": last_effects(found["effects"], arms),
-        "endpoint_floors": endpoint_floors(found["noise_floors"], sentences),
-        "checks": by_check,
-        "score_tables": score_tables(found["scores"], arms),
-        "policy_rows": policy_table(found["policies"], arms),
-        "training_rows": training_table(found["dynamics"], arms),
-        "coverage_rows": coverage_table(found["coverage"], arms),
+        "open_questions": _rows.open_questions(comparisons, per_run),
+        "first_figure": figures.get(FIRST),
+        "power_figures": [figures[name] for name in OF_POWER if name in figures],
+        "figure_sections": _sections(figures),
+        "states": {state: states[state] for state in ("pass", "warn", "fail")},
+        "checks": _findings.worst_first(by_check),
+        "power": power,
+        "last_effects": _rows.last_effects(found["effects"], arms),
+        "endpoint_floors": _rows.endpoint_floors(found["noise_floors"], sentences),
+        "score_tables": _rows.score_tables(found["scores"], arms),
+        "coverage_rows": _rows.coverage_table(found["coverage"], arms),
         "difficulty_rows": found["difficulty"],
-        "excluded": excluded_counts(job.input("counts")),
-        "run_rows": found["runs"],
+        "excluded": _rows.excluded_counts(job.input("counts")),
+        "costs": _rows.costs(found["runs"]),
+        "engines": _rows.engines(found["runs"]),
+        "libraries": _libraries(job, found["runs"]),
+        "examples": example_data(found["examples"], arms, settings["baseline"]),
         "provenance": _provenance(job),
         "code": job.code,
     }
+    return shown | _grids_of(found, shown, settings, contamination)
 
 
 def main(job: Job) -> None:
     shown = context(job)
-    page = _environment().get_template(TEMPLATE).render(shown)
-    Path(job.output("report")).write_text(page, encoding="utf-8")
+    Path(job.output("report")).write_text(_page.render(shown), encoding="utf-8")
     Path(job.output("summary")).write_text(_markdown.summary(shown), encoding="utf-8")
 
 
