@@ -28,9 +28,10 @@ from workflow_scripts import tables  # noqa: E402
 
 # Measured times, the only content that differs between two undisturbed runs of one commit on one machine.
 SECONDS = {"runs": {"train_seconds", "sample_seconds"}, "power": {"seconds_per_run", "extra_seconds"}}
+OTHER_COMMIT = {"code_digest"}  # and what a run of other code may differ in as well
 APART = ("plan.parquet", "state/")  # says when it was recorded; belongs to runs, not to results
 POLL_SECONDS = 0.2
-NO_WORSE = 60  # restarts without a kill in between: the study then fails by itself
+RESTARTS_ALONE = 3  # without a kill in between: the study then fails by itself
 
 
 @dataclass
@@ -48,10 +49,10 @@ class Course:
         return {job: times for job, times in self.starts.items() if times > 1}
 
 
-def started(copy: Copy) -> subprocess.Popen[bytes]:
+def started(copy: Copy, cores: int) -> subprocess.Popen[bytes]:
     """`make run`: its two commands, the second one left running; all it says goes to chaos.log."""
     copy.command("workflow_scripts", "unlock")
-    command = [sys.executable, "-m", "snakemake", "--cores", str(CORES), "--quiet", "rules", "host"]
+    command = [sys.executable, "-m", "snakemake", "--cores", str(cores), "--quiet", "rules", "host"]
     with open(copy.root / "chaos.log", "ab") as log:
         return subprocess.Popen(command, cwd=copy.root, env=environment(), stdout=log, stderr=log)
 
@@ -86,52 +87,71 @@ def kinds(snakemake: psutil.Process) -> dict[str, list[tuple[psutil.Process, str
     return found
 
 
-def run(copy: Copy, kills: int, mean: float, chance: random.Random) -> Course:
-    """Run a study to its end; kills: how many at most, `mean` seconds apart. Raises RuntimeError when it fails by
-    itself, again and again."""
+class Chance:
+    """When the next kill is due, and whom it hits: spread at random over what the study makes, not over time, of which
+    a job that begins anew each time would take the most."""
+
+    def __init__(self, seed: int, kills: int, files: list[Path], mean: float) -> None:
+        self._random, self._files, self._mean = random.Random(seed), files, mean
+        self.shares = sorted(self._random.uniform(0, 0.9) for _ in range(kills))
+        self._wait()
+
+    def _wait(self) -> None:
+        self._since, self._seconds = time.monotonic(), self._random.uniform(0, 2 * self._mean)
+
+    def due(self) -> bool:
+        """Some seconds have gone by, and the next one's share of all files is there."""
+        if not self.shares or time.monotonic() - self._since < self._seconds:
+            return False
+        return sum(path.exists() for path in self._files) >= self.shares[0] * len(self._files)
+
+    def kill(self, found: dict[str, list[tuple[psutil.Process, str]]]) -> str | None:
+        """SIGKILL to one process of what runs, of each kind as often; words for it, None if it has just ended."""
+        victim, text = self._random.choice(found[self._random.choice(sorted(found))])
+        try:
+            victim.kill()
+        except psutil.Error:
+            return None
+        del self.shares[0]
+        self._wait()
+        return text
+
+
+def run(copy: Copy, cores: int, chance: Chance | None = None) -> Course:
+    """Run a study to its end. Raises RuntimeError when it fails by itself, again and again."""
     course, seen, alone = Course(), set(), 0
     begun = time.monotonic()
-    due = begun + chance.uniform(0, 2 * mean)
-    process = started(copy)
-    while True:
-        code = process.poll()
-        if code == 0:
-            course.seconds = time.monotonic() - begun
-            return course
+    process = started(copy, cores)
+    while (code := process.poll()) != 0:
         if code is not None:
             course.restarts += 1
             alone += 1
-            if alone > (NO_WORSE if kills else 0):
+            if alone > (RESTARTS_ALONE if chance else 0):
                 raise RuntimeError((copy.root / "chaos.log").read_text(encoding="utf-8")[-3000:])
-            process = started(copy)
-        now = {} if process.poll() is not None else kinds(psutil.Process(process.pid))
+            process = started(copy, cores)
+        now = kinds(psutil.Process(process.pid))
         for found, text in now.get("stage", []):
             if (found.pid, found.create_time()) not in seen:
                 seen.add((found.pid, found.create_time()))
                 course.starts[text] += 1
-        if now and len(course.hit) < kills and time.monotonic() >= due:
-            kind = chance.choice(sorted(now))
-            victim, text = chance.choice(now[kind])
-            try:
-                victim.kill()
-            except psutil.Error:
-                continue
+        if chance and chance.due() and (hit := chance.kill(now)):
             alone = 0
-            course.hit.append(text)
-            print(f"{time.monotonic() - begun:6.0f} s  kill {len(course.hit)}: {text}", flush=True)
-            due = time.monotonic() + chance.uniform(0, 2 * mean)
+            course.hit.append(hit)
+            print(f"{time.monotonic() - begun:6.0f} s  kill {len(course.hit)}: {hit}", flush=True)
         time.sleep(POLL_SECONDS)
+    course.seconds = time.monotonic() - begun
+    return course
 
 
-def hashes(results: Path) -> dict[str, str]:
-    """File below a folder of results -> digest of its rows, without measured times; for each checkpoint, of its
-    files."""
+def hashes(results: Path, left_out: dict[str, set[str]]) -> dict[str, str]:
+    """File below a folder of results -> digest of its rows, for some tables without some columns; the files of
+    checkpoints too."""
     found = {}
     for path in sorted(results.rglob("*.parquet")):
         name = path.relative_to(results).as_posix()
         if name.startswith(APART) or path.name.startswith("."):
             continue
-        timed = SECONDS.get(path.stem, set()) if path.parent.name == "tables" else set()
+        timed = left_out.get(path.stem, set()) if path.parent.name == "tables" else set()
         if timed:
             rows = tables.pq.read_table(path)
             found[name] = tables.text_digest(repr(rows.drop_columns(sorted(timed)).to_pylist()))
@@ -177,19 +197,20 @@ def main() -> int:
     parser.add_argument("--reference", type=Path, help="results/STUDY of an undisturbed run; contents are compared")
     parser.add_argument("--seconds", type=float, default=450, help="what the undisturbed run of --reference took")
     a = parser.parse_args()
-    global CORES
-    CORES = a.cores
-    whole, reference = a.seconds, a.reference
+    whole, reference, left_out = a.seconds, a.reference, SECONDS
+    copy, results = prepared(a.folder / "chaos", a.study)
     if reference is None:
-        copy, reference = prepared(a.folder / "undisturbed", a.study)
-        whole = run(copy, 0, 1.0, random.Random(0)).seconds
+        alone, reference = prepared(a.folder / "undisturbed", a.study)  # both of the same files
+        whole = run(alone, a.cores).seconds
         print(f"undisturbed: {whole:.0f} s", flush=True)
-    theirs = hashes(reference)
+    else:
+        left_out = {**SECONDS, "runs": SECONDS["runs"] | OTHER_COMMIT}
+    theirs = hashes(reference, left_out)
     if not theirs:
         parser.error(f"--reference {reference}: no table there")
-    copy, results = prepared(a.folder / "chaos", a.study)
-    course = run(copy, a.kills, 0.7 * whole / max(a.kills, 1), random.Random(a.seed))
-    mine = hashes(results)
+    tables_made = [results / name for name in theirs if name.endswith(".parquet")]
+    course = run(copy, a.cores, Chance(a.seed, a.kills, tables_made, 0.5 * whole / max(a.kills, 1)))
+    mine = hashes(results, left_out)
     lines = differences(mine, theirs)
     hit = Counter("Snakemake" if h == "Snakemake" else h.partition(",")[0] if "child" in h else h for h in course.hit)
     print(f"{len(course.hit)} kills ({', '.join(f'{n} {h}' for h, n in sorted(hit.items()))})")

@@ -80,7 +80,10 @@ def test_what_slurm_would_refuse_is_said_in_a_line_before_anything_is_submitted(
     assert "set-resources: trian: no rule of that name" in said
     lines = [line.strip() for line in said.splitlines() if "slurm/config.yaml: " in line]
     assert len(lines) == 3 + slurm.accounting  # without it, no account is wrong
-    assert any("slurm_account: 'nobody' is not yours; there are: tests" in line for line in lines) == slurm.accounting
+    assert (
+        any("slurm_account: 'nobody' is not yours; there are: " in line and "tests" in line for line in lines)
+        == slurm.accounting
+    )
     assert any("train_fixed: sbatch would refuse it: invalid partition specified: nope" in line for line in lines)
     assert any("train: sbatch would refuse it" in line and "--gpus=h900:1" in line for line in lines)
     assert "Traceback" not in said

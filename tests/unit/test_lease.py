@@ -177,7 +177,7 @@ def left(tmp_path: Path) -> tuple[Path, dict[str, str]]:
     outputs = {name: str(tmp_path / "runs" / name) for name in ("rollouts.parquet", "checkpoints.parquet")}
     for name in outputs:
         (folder / name).write_text(name)
-    finished.seal(folder, KEY, outputs)
+    finished.seal(folder, KEY, outputs, tmp_path)
     return folder, outputs
 
 

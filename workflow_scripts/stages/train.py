@@ -317,7 +317,7 @@ def _train(job: Job, asked: int | str, lease: Lease) -> None:
         rollout_engine=setup.rollout_engine(trainer.args),
     )
     try:
-        finished.seal(saved.saving / "finished", job.provenance, _staged(job))
+        finished.seal(saved.saving / "finished", job.provenance, _staged(job), job.root)
         state.put_in_place(saved.saving / "finished", saved.finished, lease)
         finished.publish(saved.finished, job.provenance, _staged(job))
     except LeaseError as error:
@@ -326,11 +326,15 @@ def _train(job: Job, asked: int | str, lease: Lease) -> None:
 
 
 def main(job: Job) -> None:
+    from workflow_scripts.training import state
+
     _missing_packages(job.compute)
     try:
         with held(_run_state(job), partial(print, flush=True)) as lease:
             if _hand_out(job, _run_state(job) / _state_identity(job) / "finished"):
                 print("finished before; its outputs are handed out again", flush=True)
+                saved = state.StateFolder(_run_state(job), _state_identity(job), lease)
+                saved.ended() if job.compute["keep"]["state"] == "last" else saved.remove()
             else:
                 _fit_and_train(job, lease)
     except LeaseError as error:

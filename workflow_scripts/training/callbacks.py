@@ -18,7 +18,7 @@ from accelerate.utils import gather_object
 from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
 from workflow_scripts.training.finished import write_json
-from workflow_scripts.training.models import save_checkpoint
+from workflow_scripts.training.models import is_adapter, plain_adapter_config, save_checkpoint
 from workflow_scripts.training.records import Recorder
 from workflow_scripts.training.state import StateFolder, folder_rows, put_in_place, weights_hash
 
@@ -170,13 +170,13 @@ def _pack(folder: Path, target: Path) -> None:
     states are equal files.
     """
     course = json.loads((folder / "trainer_state.json").read_text(encoding="utf-8"))
-    # no part of a state: how many rollouts at once, and that this job was just told to end
-    course |= {"log_history": [], "train_batch_size": 1}
+    # no part of a state: how many rollouts at once, how far its run was to go, and that this job was just told to end
+    course |= {"log_history": [], "train_batch_size": 1, "max_steps": 0, "num_train_epochs": 0, "epoch": 0.0}
     course["stateful_callbacks"] = {"TrainerControl": TrainerControl().state()}
     contents = {p.name: p.read_bytes() for p in folder.iterdir() if p.suffix in (".safetensors", ".pt")}
     contents |= {"trainer_state.json": json.dumps(course, sort_keys=True).encode()}
-    if (folder / "adapter_config.json").exists():
-        contents["adapter_config.json"] = (folder / "adapter_config.json").read_bytes()
+    if is_adapter(folder):
+        contents["adapter_config.json"] = plain_adapter_config(folder / "adapter_config.json").encode()
     with open(target, "wb") as file:
         with tarfile.open(fileobj=file, mode="w") as archive:
             for name, content in sorted(contents.items()):

@@ -35,10 +35,11 @@ def write_json(path: Path, value: Any) -> None:
     os.replace(temporary, path)
 
 
-def seal(folder: Path, key: dict[str, Any], outputs: dict[str, str]) -> None:
+def seal(folder: Path, key: dict[str, Any], outputs: dict[str, str], root: Path) -> None:
     """Mark a folder of staged files as whole. key: what must be equal for them to be handed out; outputs: file in the
-    folder → where it belongs."""
-    write_json(folder / _WHOLE, {"key": key, "outputs": outputs})
+    folder → where it belongs, below root."""
+    below = {name: os.path.relpath(target, root) for name, target in outputs.items()}
+    write_json(folder / _WHOLE, {"key": key, "outputs": below})
     durable(folder)
 
 
@@ -48,7 +49,9 @@ def publish(folder: Path, key: dict[str, Any], outputs: dict[str, str]) -> bool:
         said = json.loads((folder / _WHOLE).read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return False
-    if said != json.loads(json.dumps({"key": key, "outputs": outputs})):
+    if not isinstance(said, dict) or said.get("key") != json.loads(json.dumps(key)):
+        return False
+    if said.get("outputs", {}).keys() != outputs.keys():  # where they belong may have moved
         return False
     if not all((folder / name).is_file() for name in outputs):
         return False
@@ -77,7 +80,7 @@ def forget(root: Path) -> None:
             outputs = json.loads(mark.read_text(encoding="utf-8"))["outputs"]
         except (OSError, ValueError, KeyError):
             continue
-        if all(Path(target).exists() for target in outputs.values()):
+        if all((root / target).exists() for target in outputs.values()):
             shutil.rmtree(mark.parent, ignore_errors=True)
             for folder in (mark.parents[1], mark.parents[2], mark.parents[3]):
                 with contextlib.suppress(OSError):  # not empty: there is a state, or another run is at work

@@ -74,10 +74,15 @@ def save_checkpoint(model: Any, folder: Path) -> None:
     model.save_pretrained(folder, save_embedding_layers=False)  # they are never trained; asking would ask the hub
     (folder / "README.md").unlink(missing_ok=True)
     path = folder / "adapter_config.json"
+    path.write_text(plain_adapter_config(path), encoding="utf-8")
+
+
+def plain_adapter_config(path: Path) -> str:
+    """What peft wrote there, without a path of the machine, and the same for every run."""
     config = json.loads(path.read_text(encoding="utf-8")) | {"base_model_name_or_path": "base"}
     if isinstance(config["target_modules"], list):  # peft writes a set, in an order that changes from run to run
         config["target_modules"].sort()
-    path.write_text(json.dumps(config, indent=2, sort_keys=True) + "\n", encoding="utf-8")
+    return json.dumps(config, indent=2, sort_keys=True) + "\n"
 
 
 def is_adapter(folder: Path) -> bool:
