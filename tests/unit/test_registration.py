@@ -317,8 +317,8 @@ def test_the_report_says_it_before_any_number_and_inert(runs: Runs) -> None:
     runs.start(question="<script>alert(1)</script>", seeds=5, evaluation={"base_repeats": 5})
     html = page(runs.root)
     assert "Deviation from the plan: question was “Does it help?” when training began" in warnings(html)
-    assert html.index('id="warnings"') < html.index('id="verdicts"') < html.index('id="plan"')
+    assert html.index('id="warnings"') < html.index('id="answer"') < html.index('id="plan"')
     assert "base_repeats was 3" in text(html)
     assert "base_repeats" not in warnings(html)
     assert "Seeds added up to a planned look: seeds.{fixed, gapo, slow} was" in text(html)
-    assert "<script" not in html
+    assert "<script>alert" not in html
