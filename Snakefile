@@ -42,4 +42,3 @@ onsuccess:
 
 onerror:
     print(*progress.failures(ROOT), sep="\n", file=sys.stderr)
-    end()

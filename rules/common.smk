@@ -94,7 +94,13 @@ def begin():
     """At the start of a real run: what the study is held to is put on record, and a thread tells how far it is."""
     if not workflow.is_main_process:  # the process that runs one job
         return
+    unlock.hold()
     faults = preflight.unwritable(Path(ROOT)) or preflight.missing_sources(STUDY, Path(ROOT))
+    if unknown := unrecorded():
+        faults.append(
+            f"{len(unknown)} results have no record of how they were made ({unknown[0]}): a cluster job outlived its "
+            "Snakemake, or they were copied here; `armslength adopt` takes over what is current"
+        )
     if workflow.executor_plugin.name == "slurm":
         submitted = [job for job in workflow.dag.needrun_jobs() if not job.is_local]
         named = workflow.resource_settings.overwrite_resources
@@ -109,7 +115,6 @@ def begin():
         sys.exit("The study cannot run here:\n" + "\n".join(f"  {line}" for line in faults))
     if GPUS == 0 and STUDY.model.source != "embedded" and workflow.local_exec and progress.gpus_here():
         print("compute.gpus is 0: this study runs on the CPU, though there is a GPU here", file=sys.stderr)
-    unlock.hold()
     if late := preflight.set_to_now(Path(ROOT)):
         print(f"{late} files below {ROOT} were of the future, by the clock here; they are of now", file=sys.stderr)
     registration.record(registered(), PLAN)
@@ -117,9 +122,16 @@ def begin():
 
 
 def end():
-    """At the end of a real run that was not killed: Snakemake knows what is finished."""
+    """At the end of a real run without a fault: Snakemake knows what is finished."""
     if workflow.is_main_process:
-        finished.forget(Path(ROOT))
+        finished.forget(Path(ROOT), lambda path: bool(workflow.persistence.metadata(path)))
+
+
+def unrecorded():
+    """Results that are there without Snakemake's record of how: a cluster job that outlived its Snakemake leaves such
+    ones, and no later change of settings or code would be seen."""
+    jobs = [job for job in workflow.dag.jobs if not workflow.dag.needrun(job)]
+    return [path for job in jobs for path in job.output if os.path.exists(path) and not workflow.persistence.metadata(path)]
 
 
 def not_one_of(names):

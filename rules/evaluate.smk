@@ -54,6 +54,7 @@ rule grade:
     shell:
         "python -m workflow_scripts.stages.grade"
         " --settings {params.settings:q}"
+        " --compute {COMPUTE:q}"
         " --code {params.code}"
         " --root results/{wildcards.study}"
         " --input completions={input.completions} holdout={input.holdout} checkpoints={input.checkpoints}"

@@ -1,6 +1,5 @@
 """One writer at a time, whoever dies, stands still or comes back; and what a finished run leaves for a second start."""
 
-import contextlib
 import json
 import os
 import signal
@@ -138,6 +137,31 @@ def test_a_lease_whose_maker_died_before_it_wrote_a_word_is_no_hindrance(jobs: J
     assert rest(job)[-2:] == ["has 4", "kept it"]
 
 
+def test_leases_of_several_dead_jobs_are_all_cleared_away(jobs: Jobs, folder: Path) -> None:
+    """As after a job that died while it took over from a dead one."""
+    first = jobs.start(60)
+    first.kill()
+    first.wait()
+    (folder / "lease-000002").write_bytes((folder / "lease-000001").read_bytes())
+    job = jobs.start(0, until="takes over from")
+    assert rest(job)[-2:] == ["has 3", "kept it"]
+    assert not folder.exists()
+
+
+@pytest.mark.parametrize("fault", [OSError("No space left on device"), KeyboardInterrupt()])
+def test_who_fails_while_taking_leaves_no_lease(
+    fault: BaseException, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def beat(*_: object) -> None:
+        raise fault
+
+    with monkeypatch.context() as patch:
+        patch.setattr(lease, "_beat", beat)
+        with pytest.raises(type(fault)), lease.held(folder, print):
+            pass
+    assert not folder.exists()
+
+
 def test_of_many_jobs_one_at_a_time_works(folder: Path) -> None:
     folder.mkdir()
     (folder / "count").write_text("0")
@@ -212,10 +236,11 @@ def test_what_another_key_or_a_torn_write_left_is_not_handed_out(tmp_path: Path)
 
 def test_it_goes_when_the_outputs_are_known_to_be_in_place(tmp_path: Path) -> None:
     folder, outputs = left(tmp_path)
-    finished.forget(tmp_path)
+    finished.forget(tmp_path, lambda path: True)
     assert folder.exists()  # no output is there: Snakemake did not see the end of this job
     assert finished.publish(folder, KEY, outputs)
-    with contextlib.suppress(FileNotFoundError):
-        finished.forget(tmp_path)
+    finished.forget(tmp_path, lambda path: not path.endswith("checkpoints.parquet"))
+    assert folder.exists()  # one is there, and without a record: it would be made again
+    finished.forget(tmp_path, lambda path: True)
     assert not (tmp_path / "state" / "arm").exists()
     assert all(Path(path).exists() for path in outputs.values())

@@ -112,6 +112,7 @@ class Stage:
         """The same at another place, as far as it has come."""
         shutil.copytree(self.root.parent, folder)
         other = copy.copy(self)
+        other.settings, other.compute = copy.deepcopy(self.settings), copy.deepcopy(self.compute)
         other.root, other.run = folder / "results", folder / "results" / self.run.relative_to(self.root)
         other.branch_states = [other.root / path.relative_to(self.root) for path in self.branch_states]
         other.branch = self.branch and other.root / self.branch.relative_to(self.root)

@@ -40,7 +40,10 @@ def _call(job: Any) -> str | None:
 def _other_accounts(account: str) -> str | None:
     """The accounts of the user, if that one is not among them; None where it is, or where there is no accounting."""
     command = ["sacctmgr", "-n", "-P", "-s", "list", "user", getpass.getuser(), "format=account"]
-    listed = subprocess.run(command, text=True, capture_output=True, timeout=SECONDS, check=False)
+    try:
+        listed = subprocess.run(command, text=True, capture_output=True, timeout=SECONDS, check=False)
+    except (OSError, subprocess.TimeoutExpired):
+        return None
     known = sorted({line.strip() for line in listed.stdout.splitlines() if line.strip()})
     return None if listed.returncode or not known or account.lower() in map(str.lower, known) else ", ".join(known)
 
@@ -50,7 +53,9 @@ def _refused(call: str) -> str | None:
     words = [*shlex.split(call), "--test-only", "--wrap=true"]
     try:
         tried = subprocess.run(words, text=True, capture_output=True, timeout=SECONDS, check=False)
-    except (OSError, subprocess.TimeoutExpired) as error:
+    except subprocess.TimeoutExpired:
+        return None
+    except OSError as error:
         return f"no answer from Slurm: {str(error)[-200:]}"
     if not tried.returncode:
         return None

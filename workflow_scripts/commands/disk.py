@@ -4,6 +4,7 @@ Sizes of weights come from what lies there already, else from the model's config
 model on the hub that is not in the cache yet) they are unknown.
 """
 
+import os
 import shutil
 from collections.abc import Sequence
 from contextlib import suppress
@@ -44,7 +45,12 @@ def gigabytes(size: int | None) -> str:
 
 
 def _bytes_below(folder: Path) -> int:
-    return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
+    size = 0
+    for place, _, files in os.walk(folder):
+        for name in files:
+            with suppress(OSError):  # gone since: a job is at work
+                size += os.stat(os.path.join(place, name)).st_size
+    return size
 
 
 def _manifest_bytes(path: Path, table: tables.Table) -> int | None:

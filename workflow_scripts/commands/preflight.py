@@ -7,6 +7,7 @@ network; for the rest the hub is asked once, briefly, whether it answers and has
 import ast
 import os
 import time
+from contextlib import suppress
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
@@ -35,11 +36,14 @@ def set_to_now(root: Path) -> int:
     After a clock was set back, or with files of a machine whose clock is ahead, Snakemake fails each job that reads one
     of them when it is done, and removes what it made: its outputs seem older than its inputs.
     """
-    late = time.time() + 1.0
-    found = [path for path in root.rglob("*") if path.is_file() and path.stat().st_mtime > late]
-    for path in found:
-        os.utime(path)
-    return len(found)
+    late, found = time.time() + 1.0, 0
+    for folder, _, files in os.walk(root):
+        for path in (os.path.join(folder, name) for name in files):
+            with suppress(OSError):  # gone since: a job is at work; or another user's
+                if os.stat(path).st_mtime > late:
+                    os.utime(path)
+                    found += 1
+    return found
 
 
 def missing_sources(study: Study, root: Path) -> list[str]:

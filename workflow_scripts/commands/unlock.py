@@ -10,11 +10,13 @@ import fcntl
 import os
 import shutil
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 import psutil
 
 SNAKEMAKE = Path(".snakemake")
+STAGE = "ARMSLENGTH_STAGE"  # in the environment of what a stage starts
 GRACE = 20.0  # seconds that an orphaned job gets to save its state
 
 
@@ -25,7 +27,8 @@ def _open() -> int:
 
 def hold() -> None:
     """Hold the folder's lock until this process ends."""
-    fcntl.flock(_open(), fcntl.LOCK_SH)
+    with suppress(OSError):  # a file system without locks: `armslength unlock` then asks nobody
+        fcntl.flock(_open(), fcntl.LOCK_SH)
 
 
 def alive() -> bool:
@@ -35,6 +38,8 @@ def alive() -> bool:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         return True
+    except OSError:  # a file system without locks: those of this machine can be seen
+        return any("snakemake" in " ".join(process.cmdline()) for process in _here())
     finally:
         os.close(file)
     return False
@@ -42,15 +47,28 @@ def alive() -> bool:
 
 def orphans() -> list[psutil.Process]:
     """Jobs of this folder that run here without their Snakemake; those of a cluster are the cluster's."""
+    return [process for process in _here() if _of_a_stage(process)]
+
+
+def _here() -> list[psutil.Process]:
+    """Processes that work in this folder, but for this one and what started it."""
+    mine = {os.getpid(), *(parent.pid for parent in psutil.Process().parents())}
     found = []
     for process in psutil.process_iter():
-        try:
-            stage = any(word.startswith("workflow_scripts.stages.") for word in process.cmdline())
-            if stage and Path(process.cwd()) == Path.cwd() and "SLURM_JOB_ID" not in process.environ():
+        with suppress(psutil.NoSuchProcess, psutil.AccessDenied):
+            if Path(process.cwd()) == Path.cwd() and process.pid not in mine and process.cmdline():
                 found.append(process)
-        except (psutil.NoSuchProcess, psutil.AccessDenied):
-            continue
     return found
+
+
+def _of_a_stage(process: psutil.Process) -> bool:
+    """A stage of this machine or of this allocation, or one of the processes that a training has started."""
+    with suppress(psutil.NoSuchProcess, psutil.AccessDenied):
+        environment = process.environ()
+        stage = any(word.startswith("workflow_scripts.stages.") for word in process.cmdline())
+        same = environment.get("SLURM_JOB_ID") == os.environ.get("SLURM_JOB_ID")
+        return same and (stage or environment.get(STAGE) == "1")
+    return False
 
 
 def main(arguments: list[str]) -> int:

@@ -87,6 +87,7 @@ def run(main: Callable[[Job], None], libraries: Sequence[str] = ()) -> None:
     parser.add_argument("--output", nargs="+", required=True)
     a = parser.parse_args()
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+    os.environ["ARMSLENGTH_STAGE"] = "1"  # by it `armslength unlock` knows the processes of a killed job
     job = Job(a.settings, a.compute, a.code, a.root, _named(a.input), _named(a.output), libraries)
     try:
         main(job)

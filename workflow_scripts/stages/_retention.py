@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,15 @@ from workflow_scripts import tables
 from workflow_scripts.stages._command import Job
 
 DROPPED = "train this run again (weights are not kept once they are sampled where compute.keep.checkpoints is false)"
+
+
+def of_sampling(grading: Job) -> Job:
+    """The job that drew what a job grades. Weights are dropped by the one that grades: only then does Snakemake know of
+    the completions, and will not ask for them again."""
+    base, holdout = grading.root / "base" / "manifest.parquet", grading.input("holdout")
+    inputs = {"checkpoints": grading.inputs["checkpoints"], "base": [str(base)], "holdout": [holdout]}
+    settings, code = grading.settings["sampled"], grading.settings["sampling_code"]
+    return replace(grading, settings=settings, code=code, inputs=inputs, outputs={})
 
 
 def drop_sampled_weights(job: Job) -> bool:

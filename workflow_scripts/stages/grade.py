@@ -1,6 +1,7 @@
 """Grade completions, all of a checkpoint together; equal ones of a problem are graded once."""
 
 from workflow_scripts import grading, tables
+from workflow_scripts.stages import _retention
 from workflow_scripts.stages._command import Job, StageError, run
 
 LIBRARIES = ()
@@ -29,6 +30,8 @@ def main(job: Job) -> None:
     columns = {name: found[name] if name in found else completions[name] for name in tables.SAMPLES.columns}
     engine = tables.provenance(job.input("completions")).get("engine")
     job.write("samples", tables.SAMPLES, columns, reward_version=grading.version(name), engine=engine)
+    if "checkpoints" in job.inputs:  # of a run
+        _retention.drop_sampled_weights(_retention.of_sampling(job))
 
 
 if __name__ == "__main__":

@@ -11,6 +11,7 @@ from workflow_scripts.stages._records import run_files
 
 LIBRARIES = ()
 SAID = "armslength: "  # how a job's last line begins where it knew what was wrong
+IN_PARTS = ("resumes at step ", "finished before; ")  # how train says that it did not do all of a run
 DIVERGED = ("is not finite at step", "the loss is ")  # of training's own errors
 
 
@@ -79,6 +80,15 @@ def _not_sampled(samples: dict[str, Path]) -> dict[str, Any]:
     return {"status": "not evaluated", "reason": f"no samples of {', '.join(lacking)}"} if lacking else {}
 
 
+def _in_parts(root: Path, arm: str, seed: int) -> bool:
+    """Whether the training job that ended was not the one that began: it says so, and its time is not the run's."""
+    try:
+        said = (root / "logs" / "train" / f"{arm}-{seed}.log").read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return False
+    return any(line.startswith(IN_PARTS) for line in said.splitlines())
+
+
 def main(job: Job) -> None:
     settings, times = job.settings, job.root / "benchmarks"
     files = run_files(job, tables.CHECKPOINTS)
@@ -98,7 +108,9 @@ def main(job: Job) -> None:
                     "seed": seed,
                     "role": settings["roles"][arm],
                     "sampling_engine": _sampling_engine(list(samples.values())),
-                    "train_seconds": _seconds(times / "train" / f"{arm}-{seed}.tsv"),
+                    "train_seconds": None
+                    if _in_parts(job.root, arm, seed)
+                    else _seconds(times / "train" / f"{arm}-{seed}.tsv"),
                     "sample_seconds": None if None in sampling else sum(s for s in sampling if s is not None),
                     **known,
                 }

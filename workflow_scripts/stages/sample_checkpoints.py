@@ -30,7 +30,6 @@ def main(job: Job) -> None:
         for step in steps
     ]
     sampler.write(pa.concat_tables(parts))
-    _retention.drop_sampled_weights(job)
 
 
 if __name__ == "__main__":

@@ -222,61 +222,59 @@ def _train(job: Job, asked: int | str, lease: Lease) -> None:
     os.environ.setdefault("WANDB_PROJECT", job.root.name)
     names = {"output_dir": str(saved.saving), "run_name": run_name.as_posix(), "project": job.root.name}
     diverged: str | None = None
-    with keeper.watching_signals():
-        try:
-            trainer = Trainer(
-                model=model,
-                args=setup.configure(names, seed, settings, job.compute, plan, micro_batch, longest_prompt),
-                reward_funcs=None if grade else _user_reward(training["reward"]),
-                train_dataset=dataset,
-                processing_class=tokenizer,
-                peft_config=models.lora(adapter) if adapter else None,
-                callbacks=[keeper],
-                objective=setup.make_objective(settings["objective"], training["beta"]),
-                plan=plan,
-                recorder=recorder,
-                grade=grade,
-                sample_batch=job.compute["eval_batch"],
-            )
-            if (long := problems.get("long_prompts")) and trainer.accelerator.is_main_process:
-                print(f"{long} of {problems['train_problems']} train problems left out: their prompts are longer than "
-                      f"rollout.max_prompt, {settings['rollout']['max_prompt']} tokens", flush=True)  # fmt: skip
-            initial = state.weights_hash(trainer.model, trainable=True)
-            frozen = state.weights_hash(trainer.model, trainable=False)
+    keeper.watch_signals()
+    try:
+        trainer = Trainer(
+            model=model,
+            args=setup.configure(names, seed, settings, job.compute, plan, micro_batch, longest_prompt),
+            reward_funcs=None if grade else _user_reward(training["reward"]),
+            train_dataset=dataset,
+            processing_class=tokenizer,
+            peft_config=models.lora(adapter) if adapter else None,
+            callbacks=[keeper],
+            objective=setup.make_objective(settings["objective"], training["beta"]),
+            plan=plan,
+            recorder=recorder,
+            grade=grade,
+            sample_batch=job.compute["eval_batch"],
+        )
+        if (long := problems.get("long_prompts")) and trainer.accelerator.is_main_process:
+            print(f"{long} of {problems['train_problems']} train problems left out: their prompts are longer than "
+                  f"rollout.max_prompt, {settings['rollout']['max_prompt']} tokens", flush=True)  # fmt: skip
+        initial = state.weights_hash(trainer.model, trainable=True)
+        frozen = state.weights_hash(trainer.model, trainable=False)
 
-            resume = None
-            newest = saved.newest(training["steps"], training["checkpoints"], list(branches), run_folder)
-            if newest is not None:
-                resume = str(newest[0])
-                recorder.load(newest[0])
-                keeper.manifest, keeper.weights = newest[1]["checkpoints"], newest[1].get("weights", {})
-                if trainer.accelerator.is_main_process:
-                    print(f"resumes at step {newest[1]['step']}", flush=True)
-            elif job.inputs.get("branch"):
-                if not Path(job.input("branch")).stat().st_size:
-                    raise StageError(f"{job.input('branch')}: the run it branches off diverged before that step")
-                resume = str(saved.saving / "branch")
-                if trainer.accelerator.is_main_process:
-                    callbacks.unpack(Path(job.input("branch")), Path(resume), settings["branch"]["optimizer"])
-                trainer.accelerator.wait_for_everyone()
-            trainer.train(resume_from_checkpoint=resume)
-        except GraderError as error:
-            raise StageError(f"training.reward: {error}") from None
-        except Diverged as error:
-            if trainer.accelerator.num_processes > 1:  # the others wait for this one's part of a sum
-                raise StageError(str(error)) from None
-            diverged = str(error)
-            if not keeper.manifest:
-                keeper.save_checkpoint(*_beginning(job, trainer, saved.saving / "branch"))
-            print(f"{diverged}; the run ends and counts with its last checkpoint", flush=True)
-        except (EngineError, TrainingError, LeaseError) as error:
+        resume = None
+        newest = saved.newest(training["steps"], training["checkpoints"], list(branches), run_folder)
+        if newest is not None:
+            resume = str(newest[0])
+            recorder.load(newest[0])
+            keeper.manifest, keeper.weights = newest[1]["checkpoints"], newest[1].get("weights", {})
+            if trainer.accelerator.is_main_process:
+                print(f"resumes at step {newest[1]['step']}", flush=True)
+        elif job.inputs.get("branch"):
+            if not Path(job.input("branch")).stat().st_size:
+                raise StageError(f"{job.input('branch')}: the run it branches off diverged before that step")
+            resume = str(saved.saving / "branch")
+            if trainer.accelerator.is_main_process:
+                callbacks.unpack(Path(job.input("branch")), Path(resume), settings["branch"]["optimizer"])
+            trainer.accelerator.wait_for_everyone()
+        trainer.train(resume_from_checkpoint=resume)
+    except GraderError as error:
+        raise StageError(f"training.reward: {error}") from None
+    except Diverged as error:
+        if trainer.accelerator.num_processes > 1:  # the others wait for this one's part of a sum
             raise StageError(str(error)) from None
-        except RuntimeError as error:
-            if not should_reduce_batch_size(error):
-                raise
-            raise StageError(
-                f"out of memory before the first rollout: the model itself does not fit; {_LESS}"
-            ) from None
+        diverged = str(error)
+        if not keeper.manifest:
+            keeper.save_checkpoint(*_beginning(job, trainer, saved.saving / "branch"))
+        print(f"{diverged}; the run ends and counts with its last checkpoint", flush=True)
+    except (EngineError, TrainingError, LeaseError) as error:
+        raise StageError(str(error)) from None
+    except RuntimeError as error:
+        if not should_reduce_batch_size(error):
+            raise
+        raise StageError(f"out of memory before the first rollout: the model itself does not fit; {_LESS}") from None
     if trainer.state.global_step < training["steps"] and not diverged:
         raise StageError(f"terminated at step {trainer.state.global_step} of {training['steps']}; its state is kept")
 

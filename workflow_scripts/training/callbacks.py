@@ -1,6 +1,5 @@
 """What happens between optimizer steps: checkpoints, resumable state, progress, and an orderly end on SIGTERM."""
 
-import contextlib
 import io
 import json
 import math
@@ -9,7 +8,6 @@ import shutil
 import signal
 import tarfile
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -59,19 +57,14 @@ class Keeper(TrainerCallback):
         self._last_progress = 0.0
         self._began: dict[str, float] = {}  # step and time at which this job has begun, or gone on
 
-    @contextlib.contextmanager
-    def watching_signals(self) -> Iterator[None]:
-        """SIGTERM (time limit, preemption, scancel) lets the run end at the next rollout-batch boundary, its state
-        saved."""
+    def watch_signals(self) -> None:
+        """From now on SIGTERM (time limit, preemption, scancel) lets the run end at the next rollout-batch boundary,
+        its state saved; and lets it put down its results, when it is past its last one."""
 
         def handler(number: int, frame: Any) -> None:
             self.terminated = True
 
-        before = signal.signal(signal.SIGTERM, handler)
-        try:
-            yield
-        finally:
-            signal.signal(signal.SIGTERM, before)
+        signal.signal(signal.SIGTERM, handler)
 
     def on_train_begin(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
@@ -125,7 +118,9 @@ class Keeper(TrainerCallback):
     def save_checkpoint(self, model: Any, step: int) -> None:
         """Weights of `step`, put down in the manifest. Raises LeaseError."""
         folder = self.run_folder / "checkpoints" / f"step-{step}"
-        for left in folder.parent.glob(".saving-*"):
+        if self.state.lease:
+            self.state.lease.check()
+        for left in folder.parent.glob(".saving-*"):  # of jobs that have died
             shutil.rmtree(left, ignore_errors=True)
         new = folder.with_name(f".{self.state.saving.name}")  # beside it: renaming needs one file system
         save_checkpoint(_alone(model), new)

@@ -9,6 +9,7 @@ import contextlib
 import json
 import os
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -63,7 +64,8 @@ def publish(folder: Path, key: dict[str, Any], outputs: dict[str, str]) -> bool:
 def _link(source: Path, target: Path) -> None:
     target.parent.mkdir(parents=True, exist_ok=True)
     temporary = target.with_name(f".{target.name}.{os.getpid()}.tmp")
-    temporary.unlink(missing_ok=True)
+    for left in target.parent.glob(f".{target.name}.*.tmp"):  # of jobs that have died
+        left.unlink(missing_ok=True)
     try:
         os.link(source, temporary)
     except OSError:  # a file system without hard links
@@ -73,14 +75,15 @@ def _link(source: Path, target: Path) -> None:
     temporary.unlink(missing_ok=True)  # renaming one link of a file to another one does nothing
 
 
-def forget(root: Path) -> None:
-    """Of all runs of a study: drop the links where the outputs are in place."""
+def forget(root: Path, known: Callable[[str], bool]) -> None:
+    """Of all runs of a study: drop the links where the outputs are in place. known: whether Snakemake has a record of
+    how a file was made."""
     for mark in root.glob(f"state/*/seed-*/*/finished/{_WHOLE}"):
         try:
             outputs = json.loads(mark.read_text(encoding="utf-8"))["outputs"]
         except (OSError, ValueError, KeyError):
             continue
-        if all((root / target).exists() for target in outputs.values()):
+        if all((root / target).exists() and known(str(root / target)) for target in outputs.values()):
             shutil.rmtree(mark.parent, ignore_errors=True)
             for folder in (mark.parents[1], mark.parents[2], mark.parents[3]):
                 with contextlib.suppress(OSError):  # not empty: there is a state, or another run is at work

@@ -106,10 +106,12 @@ class Lease:
         """Until the holder has let go, or is dead: then what its lease said last."""
         seen, since, said = b"", time.monotonic(), False
         while True:
+            asked = time.monotonic()
             try:
                 content, alive = self.look()
             except FileNotFoundError:
                 return None
+            since += max(0.0, time.monotonic() - asked - POLL_SECONDS)  # a file server that stood still is no silence
             if alive is False:
                 say(f"takes over from {_named(content)}, which has died")
                 return content
@@ -139,28 +141,42 @@ def _take(folder: Path, say: Callable[[str], None]) -> tuple[Lease, int, dict[st
     """A new lease, its locked file, and what that says."""
     while True:
         folder.mkdir(parents=True, exist_ok=True)
-        before = Lease(folder, max(numbers(folder), default=0))
-        dead = before.wait(say) if before.number else None
-        if before.number and dead is None:
+        dead = {number: Lease(folder, number).wait(say) for number in sorted(numbers(folder))}
+        if None in dead.values():  # one has let go: whoever has come since comes first
             continue
         token = uuid.uuid4().hex
-        lease = Lease(folder, before.number + 1, token)
+        lease = Lease(folder, max(dead, default=0) + 1, token)
         try:
             file = os.open(lease.file, os.O_RDWR | os.O_CREAT | os.O_EXCL)
         except (FileExistsError, FileNotFoundError):  # another one was faster; or has just removed the empty folder
+            time.sleep(POLL_SECONDS / 10)
             continue
-        with contextlib.suppress(OSError):
-            fcntl.flock(file, fcntl.LOCK_SH)
-        said = {
-            "host": socket.gethostname(), "pid": os.getpid(), "kernel": _kernel(), "token": token,
-            "job": os.environ.get("SLURM_JOB_ID"), "since": time.strftime("%Y-%m-%d %H:%M"), "beat": 0,
-        }  # fmt: skip
-        _beat(file, said)
-        others = [Lease(folder, number) for number in numbers(folder) if number != lease.number]
-        if all(other.number == before.number and _content(other) in (dead, None) for other in others):
-            before.file.unlink(missing_ok=True)
+        try:
+            said = _claimed(lease, file, dead)
+        except BaseException:  # a full disk, a signal: the next one must not find a lease of nobody
+            _let_go(lease, file)
+            raise
+        if said:
             return lease, file, said
         _let_go(lease, file)  # this one stood still between looking and making, and the work was taken meanwhile
+        time.sleep(POLL_SECONDS)
+
+
+def _claimed(lease: Lease, file: int, dead: dict[int, bytes | None]) -> dict[str, Any] | None:
+    """Lock and write a lease that was just made, and remove those of the dead; None where there is another one."""
+    with contextlib.suppress(OSError):
+        fcntl.flock(file, fcntl.LOCK_SH)
+    said = {
+        "host": socket.gethostname(), "pid": os.getpid(), "kernel": _kernel(), "token": lease.token,
+        "job": os.environ.get("SLURM_JOB_ID"), "since": time.strftime("%Y-%m-%d %H:%M"), "beat": 0,
+    }  # fmt: skip
+    _beat(file, said)
+    others = [Lease(lease.folder, number) for number in numbers(lease.folder) if number != lease.number]
+    if any(_content(other) not in (dead.get(other.number), None) for other in others):
+        return None
+    for other in others:
+        other.file.unlink(missing_ok=True)
+    return said
 
 
 def _let_go(lease: Lease, file: int) -> None:

@@ -75,7 +75,8 @@ class StateFolder:
         for left in self.folder.glob("saving-*"):  # of jobs that have died
             if left != self.saving:
                 shutil.rmtree(left, ignore_errors=True)
-        (run / "progress.json").unlink(missing_ok=True)
+        for left in (run / "progress.json", *run.glob(".progress.json.*.tmp")):
+            left.unlink(missing_ok=True)
 
     @property
     def finished(self) -> Path:
