@@ -1,5 +1,6 @@
 """Killed anywhere and started again, a study ends without doing a finished job twice."""
 
+import base64
 import json
 import os
 import shutil
@@ -155,3 +156,19 @@ def test_a_second_snakemake_on_the_same_results_is_refused(slow: Copy, started: 
     assert training(slow)
     assert started.wait(timeout=120) == 0
     assert max(slow.ran().values()) == 1
+
+
+def test_a_result_without_a_record_is_not_taken_for_current(copy: Copy) -> None:
+    """A cluster job that outlives its Snakemake leaves one; no change of settings would be seen from then on."""
+    output = "results/tiny/evals/gapo/seed-0/word_problems_test/samples.parquet"
+    record = copy.root / ".snakemake" / "metadata" / base64.b64encode(output.encode()).decode()
+    record.unlink()
+    copy.study(lambda study: study["analysis"].update(margin=0.03))
+    effects = "results/tiny/tables/effects.parquet"
+    refused = copy.snakemake("--cores", "1", "--quiet", "rules", "host", "--", effects, check=False)
+    assert refused.returncode == 1
+    assert f"1 results have no record of how they were made ({output})" in refused.stdout
+    copy.command("workflow_scripts", "adopt")
+    copy.snakemake("--cores", "1", "--quiet", "rules", "host", "--", effects)
+    assert copy.ran()[effects] == 2
+    assert copy.ran()[output] == 1
