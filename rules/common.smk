@@ -52,6 +52,7 @@ SAMPLED = STUDY.sampled
 HOLDOUTS = STUDY.all_benchmarks
 PROMPT = of.prompt_root(STUDY)
 GPUS = STUDY.compute.gpus
+HEAVY = ("train", "sample_")  # rules that need what the study says of compute
 PROCESSES = STUDY.compute.processes or max(1, GPUS)
 # how, not what: no rule has it in its params
 COMPUTE = of.canonical(
@@ -105,7 +106,7 @@ def begin():
         submitted = [job for job in workflow.dag.needrun_jobs() if not job.is_local]
         named = workflow.resource_settings.overwrite_resources
         faults += cluster.faults(submitted, named, [rule.name for rule in workflow.rules])
-    if workflow.local_exec:
+    if workflow.local_exec and any(job.rule.name.startswith(HEAVY) for job in workflow.dag.needrun_jobs()):
         faults += machine_faults(STUDY, progress.gpus_here())
         faults += [] if with_conda() else preflight.other_trl()
     if not faults:  # what is to be fetched can be had, the size of the model too
@@ -131,7 +132,9 @@ def unrecorded():
     """Results that are there without Snakemake's record of how: a cluster job that outlived its Snakemake leaves such
     ones, and no later change of settings or code would be seen."""
     jobs = [job for job in workflow.dag.jobs if not workflow.dag.needrun(job)]
-    return [path for job in jobs for path in job.output if os.path.exists(path) and not workflow.persistence.metadata(path)]
+    return [
+        path for job in jobs for path in job.output if os.path.exists(path) and not workflow.persistence.metadata(path)
+    ]
 
 
 def not_one_of(names):
