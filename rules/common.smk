@@ -14,6 +14,7 @@ from snakemake.settings.types import DeploymentMethod
 from workflow_scripts import settings as of
 from workflow_scripts.commands import cluster, disk, preflight, progress, registration, unlock
 from workflow_scripts.digest import digest
+from workflow_scripts.figures import catalogue
 from workflow_scripts.grading import libraries as grader_libraries
 from workflow_scripts.grading import version as verdicts_version
 from workflow_scripts.study import StudyFaults, load, machine_faults
@@ -125,7 +126,9 @@ def begin():
 def end():
     """At the end of a real run without a fault: Snakemake knows what is finished."""
     if workflow.is_main_process:
-        finished.forget(Path(ROOT), lambda path: bool(workflow.persistence.metadata(path)))
+        outputs = [path for job in workflow.dag.jobs for path in job.output]
+        recorded = {str(path) for path in outputs if workflow.persistence.metadata(path)}
+        finished.forget(Path(ROOT), recorded.__contains__)
 
 
 def unrecorded():
@@ -291,3 +294,19 @@ def table(name):
 def kept(path):
     """Completions are dropped once graded where the study says so."""
     return path if STUDY.compute.keep.completions else temp(path)
+
+
+def figures(*names):
+    """Outputs of a job that draws figures: each as html, which Snakemake's report shows, and as svg, for the page."""
+    files = {}
+    for figure in catalogue.FIGURES:
+        if figure.name in names:
+            files[f"{figure.name}_html"] = report(
+                f"results/{{study}}/figures/{figure.name}.html",
+                caption=f"captions/{figure.name}.rst",
+                category="Figures",
+                subcategory=figure.section,
+                labels={"figure": figure.title},
+            )
+            files[f"{figure.name}_svg"] = f"results/{{study}}/figures/{figure.name}.svg"
+    return files

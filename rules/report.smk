@@ -2,8 +2,6 @@
 # OUTPUTS: figures/, report.html, summary.md
 # USUAL STEPS: a rule per table that is drawn, then the page
 
-from workflow_scripts.figures import catalogue
-
 FIGURES = tuple(figure.name for figure in catalogue.FIGURES)
 CAPTIONS = {  # the page shows what Snakemake's report shows
     name: " ".join(Path(workflow.basedir, "rules", "captions", f"{name}.rst").read_text(encoding="utf-8").split())
@@ -26,22 +24,6 @@ TABLES = (
     "runs",
     "examples",
 )
-
-
-def figures(*names):
-    """Outputs of a rule that draws figures: each as html, which Snakemake's report shows, and as svg, for the page."""
-    files = {}
-    for figure in catalogue.FIGURES:
-        if figure.name in names:
-            files[f"{figure.name}_html"] = report(
-                f"results/{{study}}/figures/{figure.name}.html",
-                caption=f"captions/{figure.name}.rst",
-                category="Figures",
-                subcategory=figure.section,
-                labels={"figure": figure.title},
-            )
-            files[f"{figure.name}_svg"] = f"results/{{study}}/figures/{figure.name}.svg"
-    return files
 
 
 rule plot_effects:

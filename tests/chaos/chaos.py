@@ -10,7 +10,9 @@ Ends with 1 and the names of what differs, or of what is missing.
 """
 
 import argparse
+import contextlib
 import random
+import signal
 import subprocess
 import sys
 import time
@@ -31,6 +33,7 @@ SECONDS = {"runs": {"train_seconds", "sample_seconds"}, "power": {"seconds_per_r
 OTHER_COMMIT = {"code_digest"}  # and what a run of other code may differ in as well
 APART = ("plan.parquet", "state/")  # says when it was recorded; belongs to runs, not to results
 POLL_SECONDS = 0.2
+SHELL = "shell of a job"
 RESTARTS_ALONE = 3  # without a kill in between: the study then fails by itself
 
 
@@ -44,9 +47,9 @@ class Course:
     starts: Counter[str] = field(default_factory=Counter)  # stage and first output -> processes seen
 
     @property
-    def again(self) -> dict[str, int]:
-        """Jobs that were started more than once."""
-        return {job: times for job, times in self.starts.items() if times > 1}
+    def again(self) -> Counter[str]:
+        """Stage and first output -> how often it was begun again."""
+        return +Counter({job: times - 1 for job, times in self.starts.items()})
 
 
 def started(copy: Copy, cores: int) -> subprocess.Popen[bytes]:
@@ -80,7 +83,7 @@ def kinds(snakemake: psutil.Process) -> dict[str, list[tuple[psutil.Process, str
             elif named or of:
                 kind, text = "child of a stage", f"{name}, child of {of or named}"
             else:
-                kind, text = ("shell", "shell of a job") if name in ("bash", "sh") else ("other", name)
+                kind, text = ("shell", SHELL) if name in ("bash", "sh") else ("other", name)
         except psutil.Error:  # it has just ended
             continue
         found.setdefault(kind, []).append((process, text))
@@ -93,7 +96,7 @@ class Chance:
 
     def __init__(self, seed: int, kills: int, files: list[Path], mean: float) -> None:
         self._random, self._files, self._mean = random.Random(seed), files, mean
-        self.shares = sorted(self._random.uniform(0, 0.9) for _ in range(kills))
+        self.shares = sorted(self._random.uniform(0, 0.8) for _ in range(kills))
         self._wait()
 
     def _wait(self) -> None:
@@ -122,23 +125,29 @@ def run(copy: Copy, cores: int, chance: Chance | None = None) -> Course:
     course, seen, alone = Course(), set(), 0
     begun = time.monotonic()
     process = started(copy, cores)
-    while (code := process.poll()) != 0:
-        if code is not None:
-            course.restarts += 1
-            alone += 1
-            if alone > (RESTARTS_ALONE if chance else 0):
-                raise RuntimeError((copy.root / "chaos.log").read_text(encoding="utf-8")[-3000:])
-            process = started(copy, cores)
-        now = kinds(psutil.Process(process.pid))
-        for found, text in now.get("stage", []):
-            if (found.pid, found.create_time()) not in seen:
-                seen.add((found.pid, found.create_time()))
-                course.starts[text] += 1
-        if chance and chance.due() and (hit := chance.kill(now)):
-            alone = 0
-            course.hit.append(hit)
-            print(f"{time.monotonic() - begun:6.0f} s  kill {len(course.hit)}: {hit}", flush=True)
-        time.sleep(POLL_SECONDS)
+    try:
+        while (code := process.poll()) != 0:
+            if code is not None:
+                course.restarts += 1
+                alone += 1
+                if alone > (RESTARTS_ALONE if chance else 0):
+                    raise RuntimeError((copy.root / "chaos.log").read_text(encoding="utf-8")[-3000:])
+                process = started(copy, cores)
+            now = kinds(psutil.Process(process.pid))
+            for found, text in now.get("stage", []):
+                if (found.pid, found.create_time()) not in seen:
+                    seen.add((found.pid, found.create_time()))
+                    course.starts[text] += 1
+            if chance and chance.due() and (hit := chance.kill(now)):
+                alone = 0
+                course.hit.append(hit)
+                print(f"{time.monotonic() - begun:6.0f} s  kill {len(course.hit)}: {hit}", flush=True)
+            time.sleep(POLL_SECONDS)
+    finally:
+        if process.poll() is None:  # this script is being ended
+            for left in (psutil.Process(process.pid), *psutil.Process(process.pid).children(recursive=True)):
+                with contextlib.suppress(psutil.Error):
+                    left.kill()
     course.seconds = time.monotonic() - begun
     return course
 
@@ -197,6 +206,7 @@ def main() -> int:
     parser.add_argument("--reference", type=Path, help="results/STUDY of an undisturbed run; contents are compared")
     parser.add_argument("--seconds", type=float, default=450, help="what the undisturbed run of --reference took")
     a = parser.parse_args()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     whole, reference, left_out = a.seconds, a.reference, SECONDS
     copy, results = prepared(a.folder / "chaos", a.study)
     if reference is None:
@@ -212,10 +222,11 @@ def main() -> int:
     course = run(copy, a.cores, Chance(a.seed, a.kills, tables_made, 0.5 * whole / max(a.kills, 1)))
     mine = hashes(results, left_out)
     lines = differences(mine, theirs)
-    hit = Counter("Snakemake" if h == "Snakemake" else h.partition(",")[0] if "child" in h else h for h in course.hit)
-    print(f"{len(course.hit)} kills ({', '.join(f'{n} {h}' for h, n in sorted(hit.items()))})")
-    print(f"{course.restarts} restarts; {len(course.starts)} jobs, {len(course.again)} of them started again: "
-          + ", ".join(f"{job} {times} times" for job, times in sorted(course.again.items())))  # fmt: skip
+    hit = Counter(text if text == SHELL else " ".join(text.split()[:-1]) or text for text in course.hit)
+    again = Counter(job.partition(" ")[0] for job in course.again.elements())
+    print(f"{len(course.hit)} of {a.kills} kills: {', '.join(f'{n} {h}' for h, n in sorted(hit.items()))}")
+    print(f"{course.restarts} restarts; {len(course.starts)} jobs; begun again: "
+          + ", ".join(f"{name} {times} times" for name, times in sorted(again.items())))  # fmt: skip
     print(f"{course.seconds:.0f} s, undisturbed {whole:.0f} s")
     print(*(f"left behind: {name}" for name in left_behind(results)), sep="\n")
     print(*(f"differs: {line}" for line in lines), f"{len(mine)} files compared, {len(lines)} differ", sep="\n")

@@ -78,7 +78,10 @@ def jobs(folder: Path) -> Iterator[Jobs]:
 
 def rest(job: Started) -> list[str]:
     """What a job said after its first line, to its end."""
-    return job.communicate(timeout=60)[0].splitlines()
+    assert job.stdout is not None
+    lines = job.stdout.read().splitlines()  # not communicate: what readline has taken up already would be lost
+    job.wait(timeout=60)
+    return lines
 
 
 def test_a_second_job_waits_and_says_for_whom(jobs: Jobs, folder: Path) -> None:

@@ -224,7 +224,7 @@ def test_killed_between_any_two_changes_of_the_disk(deaths: Deaths, undisturbed:
     for kind in ("plain", "carry"):
         lasting = calls(undisturbed(kind)[1])
         late = next(place for place, call in enumerate(lasting) if "finished" in call)  # the run is trained
-        for call in (chance.randint(1, late), chance.randint(late, len(lasting)), chance.randint(1, len(lasting))):
+        for call in (chance.randint(1, late), chance.randint(late, len(lasting))):
             killed_before(call, kind, deaths, undisturbed, tmp_path / "killed")
 
 
