@@ -149,6 +149,7 @@ def test_after_a_clock_was_set_back_jobs_end_well(copy: Copy) -> None:
     assert max(path.stat().st_mtime for path in (copy.root / "results").rglob("*.parquet")) < tomorrow - 3600
 
 
+@pytest.mark.slow
 def test_a_second_snakemake_on_the_same_results_is_refused(slow: Copy, started: subprocess.Popen[bytes]) -> None:
     refused = slow.snakemake("--cores", "1", "--quiet", "rules", "host", "--", TARGET, check=False)
     assert refused.returncode == 1
