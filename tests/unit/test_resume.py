@@ -178,7 +178,7 @@ KINDS: dict[str, Callable[[Path], Stage]] = {
     "plain": lambda folder: three_batches(folder),
     "state kept": lambda folder: three_batches(folder, keep="last"),
     "lora": lambda folder: three_batches(folder, adapter=LORA),
-    "diverging": lambda folder: three_batches(folder, learning_rate=1e30),  # in its first batch
+    "diverging": lambda folder: three_batches(folder, learning_rate=1e30),  # in its second batch
 }
 
 
@@ -195,7 +195,7 @@ def undisturbed(deaths: Deaths, tmp_path_factory: pytest.TempPathFactory) -> Cal
             fresh = branch(made("plain")[1], folder / "fresh", kind)
         whole = fresh.copied(folder / "whole")
         assert deaths.run(whole) == 0, said(whole)
-        assert len(whole.drawn) == (1 if kind == "diverging" else 3)
+        assert len(whole.drawn) == (2 if kind == "diverging" else 3)
         return fresh, whole
 
     return made

@@ -125,9 +125,11 @@ class Stage:
         return [int(line) for line in path.read_text().split()] if path.exists() else []
 
     def files(self) -> dict[str, str]:
-        """What a run has left under runs and state: hash of each file."""
+        """What a run has left under runs and state: hash of each file; of what a kept state says of times and places,
+        only that it is there."""
         paths = [p for part in ("runs", "state") for p in (self.root / part).rglob("*") if p.is_file()]
-        return {p.relative_to(self.root).as_posix(): tables.file_sha256(p) for p in paths}
+        timed = ("state.json", "trainer_state.json", "training_args.bin")
+        return {p.relative_to(self.root).as_posix(): "" if p.name in timed else tables.file_sha256(p) for p in paths}
 
     def short(self, tokens: int) -> set[str]:
         """Ids of the train problems with prompts of at most so many tokens."""

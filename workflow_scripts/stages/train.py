@@ -1,6 +1,7 @@
 """Train one arm with one seed, from its last resumable state if there is one; while another job does, wait for it."""
 
 import importlib
+import math
 import os
 import shutil
 from dataclasses import replace
@@ -56,10 +57,11 @@ _LESS = (
 
 
 def _log_rows(history: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """The trainer's log without what differs between equal runs: times, and sums that start anew when a run resumes."""
+    """The trainer's log without what differs between equal runs: times, sums that start anew when a run resumes, and
+    the sign of nan, which a saved state forgets."""
     uneven = ("time", "per_second", "mfu", "train_loss", "total_flos")
     return [
-        {"step": entry["step"], "metric": name, "value": float(value)}
+        {"step": entry["step"], "metric": name, "value": float(value) if value == value else math.nan}
         for entry in history
         for name, value in sorted(entry.items())
         if name not in ("step", "epoch")
