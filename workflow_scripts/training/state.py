@@ -138,6 +138,8 @@ class StateFolder:
         self.ended()
 
     def ended(self) -> None:
-        """Nothing more is written."""
+        """Nothing more is written; of several states, left by a job that died while it removed one, the last stays."""
+        for older in self._saved()[:-1]:
+            shutil.rmtree(older, ignore_errors=True)
         shutil.rmtree(self.saving, ignore_errors=True)
         (self.run / "progress.json").unlink(missing_ok=True)
