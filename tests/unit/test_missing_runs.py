@@ -12,6 +12,7 @@ from workflow_scripts import tables
 from workflow_scripts.commands.progress import read_runs
 from workflow_scripts.commands.status import cell
 from workflow_scripts.stages import _findings, list_runs
+from workflow_scripts.training.finished import HANDED_OUT
 
 NOT_FINITE = "the importance ratio is not finite at step 3: rollout 1 of prompt 0 in batch 0"
 
@@ -46,6 +47,23 @@ def test_a_run_that_was_trained_and_not_sampled_is_not_done(tmp_path: Path) -> N
     rows = tables.read(tmp_path / "runs.parquet", tables.RUNS).to_pylist()
     assert [(row["status"], row["reason"]) for row in rows] == [("done", None), ("not evaluated", "no samples of test")]
     assert rows[1]["steps"] == 2
+
+
+@pytest.mark.parametrize(
+    ("log", "seconds"),
+    [("{'loss': 0.1}", 7.5), ("resumes at step 4\n{'loss': 0.1}", None), (f"waits\n{HANDED_OUT}", None), (None, 7.5)],
+)
+def test_the_time_of_a_job_that_did_a_part_is_not_the_runs(
+    tmp_path: Path, log: str | None, seconds: float | None
+) -> None:
+    write_run(tmp_path, "fixed", 0, mixed(1), [])
+    for name, content in (("logs/train/fixed-0.log", log), ("benchmarks/train/fixed-0.tsv", "s\th\n7.5\t0:00:07\n")):
+        if content is not None:
+            (tmp_path / name).parent.mkdir(parents=True)
+            (tmp_path / name).write_text(content, encoding="utf-8")
+    list_runs.main(job(tmp_path, "runs", {"fixed": [0]}, allow_missing=True))
+    (row,) = tables.read(tmp_path / "runs.parquet", tables.RUNS).to_pylist()
+    assert row["train_seconds"] == seconds
 
 
 def test_a_run_that_diverged_is_a_warning_of_its_own(tmp_path: Path) -> None:

@@ -2,6 +2,8 @@
 or one line, and nothing lost."""
 
 import contextlib
+import errno
+import fcntl
 import os
 import subprocess
 import sys
@@ -12,7 +14,7 @@ from pathlib import Path
 import pytest
 from training_stage import Stage, last_line
 
-from workflow_scripts.commands import preflight
+from workflow_scripts.commands import cluster, preflight, unlock
 
 Mount = Callable[..., None]
 
@@ -113,3 +115,43 @@ def test_a_command_on_a_folder_that_cannot_be_written_says_so(mount: Mount, tmp_
     with contextlib.suppress(OSError):
         (tmp_path / "x").touch()
     assert not (tmp_path / "x").exists()
+
+
+def test_without_file_locks_a_study_starts_and_a_snakemake_here_is_still_seen(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def none(*_: object) -> None:
+        raise OSError(errno.ENOSYS, "Function not implemented")
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(fcntl, "flock", none)
+    unlock.hold()
+    assert not unlock.alive()
+    other = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)", "snakemake"])
+    try:
+        assert unlock.alive()
+    finally:
+        other.kill()
+        other.wait()
+
+
+def test_what_a_stage_has_started_is_an_orphan_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("SLURM_JOB_ID", raising=False)
+    sleeping = [sys.executable, "-c", "import time; time.sleep(60)"]
+    plain = {k: v for k, v in os.environ.items() if k != unlock.STARTED}
+    marks = [{}, {unlock.STARTED: "1"}, {unlock.STARTED: "1", "SLURM_JOB_ID": "7"}]
+    started = [subprocess.Popen(sleeping, env=plain | mark) for mark in marks]
+    try:
+        assert [process.pid for process in unlock.orphans()] == [started[1].pid]
+        monkeypatch.setenv("SLURM_JOB_ID", "7")  # in that allocation they are its own
+        assert [process.pid for process in unlock.orphans()] == [started[2].pid]
+    finally:
+        for process in started:
+            process.kill()
+            process.wait()
+
+
+def test_a_cluster_without_accounting_commands_has_no_accounts_to_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", "")
+    assert cluster._other_accounts("mine") is None

@@ -15,8 +15,9 @@ from pathlib import Path
 
 import psutil
 
+from workflow_scripts.stages._command import STARTED
+
 SNAKEMAKE = Path(".snakemake")
-STAGE = "ARMSLENGTH_STAGE"  # in the environment of what a stage starts
 GRACE = 20.0  # seconds that an orphaned job gets to save its state
 
 
@@ -67,7 +68,7 @@ def _of_a_stage(process: psutil.Process) -> bool:
         environment = process.environ()
         stage = any(word.startswith("workflow_scripts.stages.") for word in process.cmdline())
         same = environment.get("SLURM_JOB_ID") == os.environ.get("SLURM_JOB_ID")
-        return same and (stage or environment.get(STAGE) == "1")
+        return same and (stage or environment.get(STARTED) == "1")
     return False
 
 

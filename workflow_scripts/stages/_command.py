@@ -14,6 +14,8 @@ from workflow_scripts import tables
 from workflow_scripts.sampling import EngineError
 from workflow_scripts.stages._errors import out_of_space, refused
 
+STARTED = "ARMSLENGTH_STAGE"  # in the environment of what a stage starts: `armslength unlock` ends it with the stage
+
 
 class StageError(Exception):
     """A fault the user can act on; its text is the last line of the log."""
@@ -87,7 +89,7 @@ def run(main: Callable[[Job], None], libraries: Sequence[str] = ()) -> None:
     parser.add_argument("--output", nargs="+", required=True)
     a = parser.parse_args()
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
-    os.environ["ARMSLENGTH_STAGE"] = "1"  # by it `armslength unlock` knows the processes of a killed job
+    os.environ[STARTED] = "1"
     job = Job(a.settings, a.compute, a.code, a.root, _named(a.input), _named(a.output), libraries)
     try:
         main(job)

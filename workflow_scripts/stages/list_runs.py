@@ -8,10 +8,10 @@ from typing import Any
 from workflow_scripts import tables
 from workflow_scripts.stages._command import Job, run
 from workflow_scripts.stages._records import run_files
+from workflow_scripts.training.finished import HANDED_OUT, RESUMES
 
 LIBRARIES = ()
 SAID = "armslength: "  # how a job's last line begins where it knew what was wrong
-IN_PARTS = ("resumes at step ", "finished before; ")  # how train says that it did not do all of a run
 DIVERGED = ("is not finite at step", "the loss is ")  # of training's own errors
 
 
@@ -86,7 +86,7 @@ def _in_parts(root: Path, arm: str, seed: int) -> bool:
         said = (root / "logs" / "train" / f"{arm}-{seed}.log").read_text(encoding="utf-8", errors="replace")
     except OSError:
         return False
-    return any(line.startswith(IN_PARTS) for line in said.splitlines())
+    return any(line.startswith((RESUMES, HANDED_OUT)) for line in said.splitlines())
 
 
 def main(job: Job) -> None:

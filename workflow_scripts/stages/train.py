@@ -253,7 +253,7 @@ def _train(job: Job, asked: int | str, lease: Lease) -> None:
             recorder.load(newest[0])
             keeper.manifest, keeper.weights = newest[1]["checkpoints"], newest[1].get("weights", {})
             if trainer.accelerator.is_main_process:
-                print(f"resumes at step {newest[1]['step']}", flush=True)
+                print(f"{finished.RESUMES} {newest[1]['step']}", flush=True)
         elif job.inputs.get("branch"):
             if not Path(job.input("branch")).stat().st_size:
                 raise StageError(f"{job.input('branch')}: the run it branches off diverged before that step")
@@ -332,7 +332,7 @@ def main(job: Job) -> None:
     try:
         with held(_run_state(job), partial(print, flush=True)) as lease:
             if _hand_out(job, _run_state(job) / _state_identity(job) / "finished"):
-                print("finished before; its outputs are handed out again", flush=True)
+                print(finished.HANDED_OUT, flush=True)
                 saved = state.StateFolder(_run_state(job), _state_identity(job), lease)
                 saved.ended() if job.compute["keep"]["state"] == "last" else saved.remove()
             else:

@@ -14,6 +14,9 @@ from pathlib import Path
 from typing import Any
 
 _WHOLE = "finished.json"
+# How the log of a training says that another job did a part of the run, or all of it.
+RESUMES = "resumes at step"
+HANDED_OUT = "finished before; its outputs are handed out again"
 
 
 def durable(folder: Path, below: bool = True) -> None:
