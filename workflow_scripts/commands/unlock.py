@@ -28,7 +28,7 @@ def _open() -> int:
 
 def hold() -> None:
     """Hold the folder's lock until this process ends."""
-    with suppress(OSError):  # a file system without locks: `armslength unlock` then asks nobody
+    with suppress(OSError):  # a file system without locks; see `alive`
         fcntl.flock(_open(), fcntl.LOCK_SH)
 
 
@@ -40,7 +40,7 @@ def alive() -> bool:
     except BlockingIOError:
         return True
     except OSError:  # a file system without locks: those of this machine can be seen
-        return any("snakemake" in " ".join(process.cmdline()) for process in _here())
+        return any("snakemake" in line for line in _here().values())
     finally:
         os.close(file)
     return False
@@ -51,14 +51,14 @@ def orphans() -> list[psutil.Process]:
     return [process for process in _here() if _of_a_stage(process)]
 
 
-def _here() -> list[psutil.Process]:
-    """Processes that work in this folder, but for this one and what started it."""
+def _here() -> dict[psutil.Process, str]:
+    """Processes that work in this folder with their command lines, but for this one and what started it."""
     mine = {os.getpid(), *(parent.pid for parent in psutil.Process().parents())}
-    found = []
+    found = {}
     for process in psutil.process_iter():
         with suppress(psutil.NoSuchProcess, psutil.AccessDenied):
-            if Path(process.cwd()) == Path.cwd() and process.pid not in mine and process.cmdline():
-                found.append(process)
+            if Path(process.cwd()) == Path.cwd() and process.pid not in mine:
+                found[process] = " ".join(process.cmdline())
     return found
 
 
