@@ -15,7 +15,7 @@ from pathlib import Path
 
 import psutil
 
-from workflow_scripts.stages._command import STARTED
+from workflow_scripts.stages._started import STARTED
 
 SNAKEMAKE = Path(".snakemake")
 GRACE = 20.0  # seconds that an orphaned job gets to save its state

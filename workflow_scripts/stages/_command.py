@@ -13,8 +13,7 @@ from typing import Any
 from workflow_scripts import tables
 from workflow_scripts.sampling import EngineError
 from workflow_scripts.stages._errors import out_of_space, refused
-
-STARTED = "ARMSLENGTH_STAGE"  # in the environment of what a stage starts: `armslength unlock` ends it with the stage
+from workflow_scripts.stages._started import STARTED
 
 
 class StageError(Exception):
