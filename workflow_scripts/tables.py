@@ -240,8 +240,8 @@ RUNS = Table(
         "arm": TEXT, "seed": INT, "role": TEXT, "status": TEXT, "reason": TEXT, "steps": INT, "settings_digest": TEXT,
         "code_digest": TEXT, "inputs_digest": TEXT, "initial_weights": TEXT, "final_weights": TEXT,
         "frozen_weights_drift": FLAG, "reward_version": INT, "rollout_engine": TEXT, "sampling_engine": TEXT,
-        "micro_batch": INT, "processes": INT, "train_problems": INT, "long_prompts": INT, "train_seconds": REAL,
-        "sample_seconds": REAL,
+        "hardware": TEXT, "micro_batch": INT, "processes": INT, "train_problems": INT, "long_prompts": INT,
+        "train_seconds": REAL, "sample_seconds": REAL,
     },
     ("arm", "seed"),
 )  # fmt: skip

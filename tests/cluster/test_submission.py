@@ -30,6 +30,7 @@ def finished(once: Callable[..., Path]) -> Copy:
     return Copy(once("finished", lambda root: instant(root).snakemake("--cores", "2", "--quiet", "all")))
 
 
+@pytest.mark.slow
 def test_a_cluster_gets_all_gpu_jobs_at_once(finished: Copy, work: Callable[[Copy], Work], slurm: Slurm) -> None:
     copy = work(finished)
     untrained(copy.root, gpus=1, seconds=4)

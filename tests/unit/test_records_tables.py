@@ -227,9 +227,11 @@ def test_an_arm_without_runs_is_said_and_no_crash(tmp_path: Path) -> None:
 
 
 def test_list_runs_reads_footers_and_times(tmp_path: Path) -> None:
-    engine = {"engine": "vllm 9", "mode": "colocate", "importance_sampling": {"correction": True, "clip_max": 2.0}}
+    engine = {"engine": "vllm 9", "mode": "colocate", "importance_sampling": {"clip_max": 2.0}}
+    made_by = [{"rollout_engine": {"engine": "transformers 5"}, "hardware": "1 x H100"},
+               {"rollout_engine": engine, "hardware": "1 x H100"}]  # fmt: skip
     write_run(tmp_path, "fixed", 0, mixed(1), [], initial_weights="aa", final_weights="bb", reward_version=3,
-              rollout_engine=engine, micro_batch=4, train_problems=90, long_prompts=2)  # fmt: skip
+              made_by=made_by, micro_batch=4, train_problems=90, long_prompts=2)  # fmt: skip
     samples = tmp_path / "evals/fixed/seed-0/test/samples.parquet"
     tables.write(samples, tables.SAMPLES, [], {"engine": "transformers 5"})
     for name, seconds in (("train/fixed-0", "31.5"), ("sample_checkpoints/fixed-0-test", "4.5")):
@@ -243,7 +245,8 @@ def test_list_runs_reads_footers_and_times(tmp_path: Path) -> None:
         "initial_weights": "aa", "final_weights": "bb", "frozen_weights_drift": None, "reward_version": 3,
         "train_seconds": 31.5, "sample_seconds": 4.5, "role": "comparison", "micro_batch": 4,
         "train_problems": 90, "long_prompts": 2,
-        "rollout_engine": "vllm 9, importance_sampling clip_max 2.0, correction True, mode colocate",
+        "hardware": "1 x H100",
+        "rollout_engine": "transformers 5, then vllm 9, importance_sampling clip_max 2.0, mode colocate",
         "sampling_engine": "transformers 5",
     }  # fmt: skip
     assert {name: done[name] for name in expected} == expected

@@ -345,10 +345,12 @@ def test_train_problems_left_out_for_their_prompts_are_counted(long: int, verdic
     assert (f"Train prompts: {said}." in warnings(html)) == (verdict == "warn")
 
 
-def test_two_engines_in_one_study_are_a_warning() -> None:
-    one = {"rollout_engine": "transformers 5", "sampling_engine": "transformers 5"}
+def test_two_engines_or_kinds_of_hardware_in_one_study_are_a_warning() -> None:
+    one = {"rollout_engine": "transformers 5", "sampling_engine": "transformers 5", "hardware": "1 x H200"}
     assert {row["verdict"] for row in _findings.engine_checks([one, one])} == {"pass"}
     mixed = _findings.engine_checks([one, {**one, "sampling_engine": "vllm 9"}, {**one, "sampling_engine": None}])
-    assert [row["verdict"] for row in mixed] == ["pass", "warn"]
-    assert mixed[1]["message"] == "completions drawn by transformers 5; by vllm 9"
-    assert _findings.warnings([], [], [], mixed) == ["Engines: completions drawn by transformers 5; by vllm 9."]
+    assert [row["verdict"] for row in mixed] == ["pass", "warn", "pass"]
+    assert mixed[1]["message"] == "completions drawn by transformers 5; vllm 9"
+    assert _findings.warnings([], [], [], mixed) == ["Engines: completions drawn by transformers 5; vllm 9."]
+    mixed = _findings.engine_checks([one, {**one, "hardware": "1 x H100"}])
+    assert _findings.warnings([], [], [], mixed) == ["Hardware: runs trained on 1 x H100; 1 x H200."]

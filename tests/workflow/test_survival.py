@@ -27,23 +27,32 @@ def slow(tmp_path: Path) -> Copy:
     return copy
 
 
-@pytest.fixture
-def started(slow: Copy) -> Iterator[subprocess.Popen[bytes]]:
+def begun(slow: Copy) -> subprocess.Popen[bytes]:
     """Snakemake at work in the copy, in a session of its own, seen until a run is being trained."""
     command = [sys.executable, "-m", "snakemake", "--cores", str(CORES), "--quiet", "all", "--", TARGET]
     process = subprocess.Popen(command, cwd=slow.root, env=environment(), start_new_session=True)
-    try:
-        deadline = time.time() + 120
-        while not training(slow) and time.time() < deadline:
-            assert process.poll() is None
-            time.sleep(0.1)
-        yield process
-    finally:
-        if process.poll() is None:
-            os.killpg(process.pid, signal.SIGKILL)
-        for orphan in training(slow):
-            orphan.kill()
-        process.wait()
+    deadline = time.time() + 120
+    while not training(slow) and time.time() < deadline:
+        assert process.poll() is None
+        time.sleep(0.1)
+    return process
+
+
+def ended(slow: Copy, process: subprocess.Popen[bytes]) -> None:
+    """Snakemake and all its jobs are killed."""
+    if process.poll() is None:
+        os.killpg(process.pid, signal.SIGKILL)
+    for orphan in training(slow):
+        orphan.kill()
+    process.wait()
+
+
+@pytest.fixture
+def started(slow: Copy) -> Iterator[subprocess.Popen[bytes]]:
+    """See `begun`."""
+    process = begun(slow)
+    yield process
+    ended(slow, process)
 
 
 def training(copy: Copy) -> list[psutil.Process]:
@@ -64,27 +73,20 @@ def as_make_run(copy: Copy) -> subprocess.CompletedProcess[str]:
     return copy.snakemake("--cores", str(CORES), "--quiet", "rules", "host", "--", TARGET, check=False)
 
 
-def test_killed_with_all_its_jobs(slow: Copy, started: subprocess.Popen[bytes]) -> None:
-    os.killpg(started.pid, signal.SIGKILL)
-    started.wait()
-    before = slow.ran()
-    done = as_make_run(slow)
-    assert done.returncode == 0, done.stdout[-2000:]
-    again = [path for path, times in slow.ran().items() if times > 1]
-    assert before
-    assert len(again) <= CORES  # at most what had ended without Snakemake's knowledge
-    assert slow.would_run(TARGET) == set()
-
-
-def test_killed_without_its_jobs_ends_the_orphans_first(slow: Copy, started: subprocess.Popen[bytes]) -> None:
+def test_killed_without_its_jobs_and_then_with_all_of_them(slow: Copy, started: subprocess.Popen[bytes]) -> None:
     os.kill(started.pid, signal.SIGKILL)
     started.wait()
     assert training(slow)
     said = slow.command("workflow_scripts", "unlock").stdout
     assert "the last Snakemake was killed" in said
     assert not training(slow)
+    ended(slow, begun(slow))
+    before = slow.ran()
     done = as_make_run(slow)
     assert done.returncode == 0, done.stdout[-2000:]
+    again = [path for path, times in slow.ran().items() if times > 1]
+    assert before
+    assert len(again) <= 2 * CORES  # at most what had ended without Snakemake's knowledge
     assert slow.would_run(TARGET) == set()
 
 
@@ -108,22 +110,26 @@ def test_status_reads_files_while_snakemake_works(slow: Copy, started: subproces
     assert "6 runs: 0 trained" in said or "6 runs: 1 trained" in said or "6 runs: 2 trained" in said
 
 
-def test_a_failed_job_is_named_with_its_log_and_its_cause(slow: Copy) -> None:
-    stage = slow.root / "workflow_scripts/stages/grade.py"
+def test_a_failed_job_is_named_with_its_log_and_its_cause(copy: Copy) -> None:
+    stage = copy.root / "workflow_scripts/stages/grade.py"
     text = stage.read_text()
     stage.write_text(text.replace("    run(main, LIBRARIES)", "    raise SystemExit('armslength: no grader here')"))
-    (slow.root / "seconds.json").unlink()
-    done = slow.snakemake(TARGET, "--cores", str(CORES), "--keep-going", "--quiet", "rules", "host", check=False)
+    for path in (copy.root / "results/tiny/evals").glob("*/seed-*/*/samples.parquet"):
+        path.unlink()
+    shutil.rmtree(copy.root / "results/tiny/logs/grade")
+    done = copy.snakemake(TARGET, "--cores", str(CORES), "--keep-going", "--quiet", "rules", "host", check=False)
     assert done.returncode == 1
-    logs = list((slow.root / "results/tiny/logs/grade").glob("*.log"))
-    assert logs
+    logs = list((copy.root / "results/tiny/logs/grade").glob("*.log"))
+    assert len(logs) == 6
     for path in logs:
-        assert f"{path.relative_to(slow.root)}: no grader here" in done.stdout
+        assert f"{path.relative_to(copy.root)}: no grader here" in done.stdout
     assert "logs/train" not in done.stdout.split("no grader here", 1)[1]
+    before = copy.ran()
     stage.write_text(text)
-    again = as_make_run(slow)
+    again = as_make_run(copy)
     assert again.returncode == 0
-    assert max(slow.ran().values()) == 1
+    assert set((copy.ran() - before).values()) == {1}
+    assert {Path(path).name for path in copy.ran() - before} == {"samples.parquet", "counts.parquet"}
 
 
 def test_results_may_be_moved_and_lie_behind_a_link(copy: Copy, tmp_path: Path) -> None:

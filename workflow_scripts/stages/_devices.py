@@ -1,8 +1,9 @@
-"""Which GPUs of this machine a job takes, where several are visible to it."""
+"""Which GPUs of this machine a job takes, where several are visible to it; and what it computes on."""
 
 import fcntl
 import itertools
 import os
+import platform
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
@@ -29,6 +30,19 @@ def take_gpus(job: Job, count: int) -> None:
     if count > len(visible):
         raise StageError(f"compute.gpus: {count}: at most {len(visible)}: so many GPUs are visible here")
     os.environ["CUDA_VISIBLE_DEVICES"] = ",".join(_least_held(visible, count, Path(tempfile.gettempdir())))
+
+
+def hardware(device: str, processes: int) -> str:
+    """What a training of so many processes computes on, for the record: its GPUs, or the processor and what torch uses
+    of it (sums of floats differ with both)."""
+    import torch
+
+    if device != "cpu":
+        return f"{processes} x {torch.cuda.get_device_name()}"
+    said = Path("/proc/cpuinfo").read_text(encoding="utf-8") if Path("/proc/cpuinfo").is_file() else ""
+    names = [line.partition(":")[2].strip() for line in said.splitlines() if line.startswith("model name")]
+    name = names[0] if names else platform.processor() or platform.machine()
+    return f"{name} ({torch.backends.cpu.get_cpu_capability()})"
 
 
 def _least_held(names: Sequence[str], count: int, folder: Path) -> list[str]:

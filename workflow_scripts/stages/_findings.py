@@ -167,13 +167,18 @@ def audit_checks(audits: list[list[Row]]) -> list[Row]:
 
 
 def engine_checks(runs: list[Row]) -> list[Row]:
-    """Rollouts, and completions, of all runs by one engine: two engines do not round alike."""
+    """Rollouts, and completions, of all runs by one engine, and training on one kind of hardware: two do not round
+    alike."""
+    said = {
+        "rollout_engine": "rollouts drawn by", "sampling_engine": "completions drawn by", "hardware": "runs trained on",
+    }  # fmt: skip
     rows = []
-    for column, what in (("rollout_engine", "rollouts"), ("sampling_engine", "completions")):
+    for column, what in said.items():
         names = sorted({row[column] for row in runs if row[column]})
         if names:
-            text = f"{what} drawn by {'; by '.join(names)}"
-            rows.append({"check": "engines", "arm": "", "verdict": "warn" if len(names) > 1 else "pass",
+            check = "hardware" if column == "hardware" else "engines"
+            text = f"{what} {'; '.join(names)}"
+            rows.append({"check": check, "arm": "", "verdict": "warn" if len(names) > 1 else "pass",
                          "message": text})  # fmt: skip
     return rows
 
@@ -370,7 +375,8 @@ def warnings(
         elif row["check"] == "placebo" and row["verdict"] == "warn":
             found.append(f"The placebo {row['arm']} was judged {row['message']}: here the study errs, or was unlucky.")
         elif (
-            row["check"] in ("gold audit", "train prompts", "evaluation noise", "engines") and row["verdict"] == "warn"
+            row["check"] in ("gold audit", "train prompts", "evaluation noise", "engines", "hardware")
+            and row["verdict"] == "warn"
         ):
             found.append(f"{row['check'].capitalize()}: {row['message']}.")
     looks = {row["look"] for row in primary(effects).values() if row["planned_look"] is False}

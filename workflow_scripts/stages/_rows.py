@@ -204,8 +204,8 @@ def libraries(provenance: list[dict[str, str]]) -> str:
 
 
 def engines(runs: list[Row]) -> list[tuple[str, str]]:
-    """What drew and how much at once, as far as the runs tell: pairs of a heading and all that there was."""
-    columns = {"Rollouts by": "rollout_engine", "Completions by": "sampling_engine",
+    """What computed and drew, and how much at once, as far as the runs tell: pairs of a heading and all there was."""
+    columns = {"Trained on": "hardware", "Rollouts by": "rollout_engine", "Completions by": "sampling_engine",
                "Rollouts at once": "micro_batch", "Processes of a training": "processes"}  # fmt: skip
     found = {title: sorted({str(row[name]) for row in runs if known(row[name])}) for title, name in columns.items()}
     return [(title, "; ".join(values)) for title, values in found.items() if values]

@@ -36,7 +36,8 @@ def _from_checkpoints(path: str) -> dict[str, Any]:
         "inputs_digest": made.get("inputs"),
         **{name: made.get(name) for name in ("initial_weights", "final_weights", "frozen_weights_drift")},
         "reward_version": made.get("reward_version"),
-        "rollout_engine": _rollout_engine(made.get("rollout_engine")),
+        "rollout_engine": _each([_rollout_engine(part["rollout_engine"]) for part in made.get("made_by", [])]),
+        "hardware": _each([part["hardware"] for part in made.get("made_by", [])]),
         "micro_batch": made.get("micro_batch"),
         "processes": made.get("processes"),
         "train_problems": made.get("train_problems"),
@@ -44,10 +45,13 @@ def _from_checkpoints(path: str) -> dict[str, Any]:
     }
 
 
-def _rollout_engine(said: dict[str, Any] | None) -> str | None:
+def _each(parts: list[str]) -> str | None:
+    """Of one run, in the order of the jobs that made it; each once."""
+    return ", then ".join(dict.fromkeys(parts)) or None
+
+
+def _rollout_engine(said: dict[str, Any]) -> str:
     """What drew the rollouts, and how it was set: "vllm 0.31.0, mode colocate"."""
-    if said is None:
-        return None
     settings = {key: value for key, value in said.items() if key != "engine"}
     said_of = {key: _rollout_engine(value) if isinstance(value, dict) else value for key, value in settings.items()}
     return ", ".join([*([said["engine"]] if "engine" in said else []), *(f"{k} {v}" for k, v in said_of.items())])

@@ -12,7 +12,7 @@ from typing import Any
 
 from workflow_scripts import tables
 from workflow_scripts.stages._command import Job, StageError, run
-from workflow_scripts.stages._devices import take_gpus
+from workflow_scripts.stages._devices import hardware, take_gpus
 from workflow_scripts.stages._errors import out_of_space
 from workflow_scripts.stages._sampling import base_folder, check_files, check_positions, encoded
 from workflow_scripts.training import finished
@@ -252,6 +252,7 @@ def _train(job: Job, asked: int | str, lease: Lease) -> None:
             resume = str(newest[0])
             recorder.load(newest[0])
             keeper.manifest, keeper.weights = newest[1]["checkpoints"], newest[1].get("weights", {})
+            keeper.made_by = newest[1].get("made_by", [])
             if trainer.accelerator.is_main_process:
                 print(f"{finished.RESUMES} {newest[1]['step']}", flush=True)
         elif job.inputs.get("branch"):
@@ -261,6 +262,12 @@ def _train(job: Job, asked: int | str, lease: Lease) -> None:
             if trainer.accelerator.is_main_process:
                 callbacks.unpack(Path(job.input("branch")), Path(resume), settings["branch"]["optimizer"])
             trainer.accelerator.wait_for_everyone()
+        made_by = {
+            "rollout_engine": setup.rollout_engine(trainer.args),
+            "hardware": hardware(job.compute["device"], trainer.accelerator.num_processes),
+        }
+        if made_by not in keeper.made_by[-1:]:
+            keeper.made_by.append(made_by)
         trainer.train(resume_from_checkpoint=resume)
     except GraderError as error:
         raise StageError(f"training.reward: {error}") from None
@@ -314,7 +321,7 @@ def _train(job: Job, asked: int | str, lease: Lease) -> None:
         **problems,
         micro_batch=trainer.args.per_device_train_batch_size,
         processes=trainer.accelerator.num_processes,
-        rollout_engine=setup.rollout_engine(trainer.args),
+        made_by=keeper.made_by,
     )
     try:
         finished.seal(saved.saving / "finished", job.provenance, _staged(job), job.root)

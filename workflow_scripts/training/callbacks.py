@@ -51,6 +51,7 @@ class Keeper(TrainerCallback):
         )
         self.manifest: list[dict[str, Any]] = []
         self.weights: dict[str, str | None] = {}  # step -> hash of what trains, where the run starts and at checkpoints
+        self.made_by: list[dict[str, Any]] = []  # what drew and computed, of each job that differs from the one before
         self.terminated = False
         self._saving = math.inf  # seconds, the shortest seen
         self._began_saving = self._last_state = time.monotonic()
@@ -110,7 +111,12 @@ class Keeper(TrainerCallback):
         self.recorder.save(folder)
         self.state.complete(
             folder,
-            {"step": state.global_step, "checkpoints": self.manifest, "weights": self.weights},
+            {
+                "step": state.global_step,
+                "checkpoints": self.manifest,
+                "weights": self.weights,
+                "made_by": self.made_by,
+            },
         )
         self._last_state = time.monotonic()
         self._saving = min(self._saving, self._last_state - self._began_saving)
