@@ -1,10 +1,13 @@
 """Copies of the repository that a test may run and change, as they are or with instant stages (fake_command.py)."""
 
+import multiprocessing
 import os
 import re
+import runpy
 import shutil
 import subprocess
 import sys
+import tempfile
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -35,6 +38,30 @@ analysis: {looks: [2], policies: {dual: {bounds: dual_clip, eps_low: 3.0e-3, eps
 """)
 
 
+# Programs are forked from a process that has imported the libraries of Snakemake and of the study, more than half of a
+# dry run's time; nothing of this repository, of which a copy has its own.
+_FORKS = multiprocessing.get_context("forkserver")
+_FORKS.set_forkserver_preload(
+    [
+        "snakemake.cli", "snakemake.linting.rules", "snakemake.report.html_reporter", "snakemake.storage", "smart_open",
+        "snakemake_executor_plugin_slurm", "yte", "dpath", "pandas", "pyarrow.parquet", "jinja2",
+    ]
+)  # fmt: skip
+
+
+def _program(module: str, arguments: tuple[str, ...], root: str, env: dict[str, str], output: str) -> None:
+    """In the fork: `python -m module arguments` in the folder `root`, its output and errors into the file `output`."""
+    file = os.open(output, os.O_WRONLY)
+    os.dup2(file, 1), os.dup2(file, 2)
+    os.chdir(root)
+    os.environ.clear()
+    os.environ.update(env)
+    ours = {"", *(str(REPOSITORY / part) for part in (".", "tests", "tests/unit"))}
+    sys.path[:] = [root, *(path for path in sys.path if path not in ours)]
+    sys.argv = [module, *arguments]
+    runpy.run_module(module, run_name="__main__", alter_sys=True)
+
+
 @dataclass
 class Copy:
     """A working copy of the repository with its results."""
@@ -51,13 +78,14 @@ class Copy:
         self, module: str, *arguments: str, check: bool = True, env: dict[str, str] | None = None
     ) -> subprocess.CompletedProcess[str]:
         """Run a module here, with more in its environment; output and errors in one text."""
-        command = [sys.executable, "-m", module, *arguments]
-        done = subprocess.run(
-            command, cwd=self.root, env=environment() | (env or {}), text=True, stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-        )  # fmt: skip
-        assert not check or done.returncode == 0, done.stdout[-3000:]
-        return done
+        with tempfile.NamedTemporaryFile("r", encoding="utf-8", errors="replace") as output:
+            known = environment() | (env or {})
+            process = _FORKS.Process(target=_program, args=(module, arguments, str(self.root), known, output.name))
+            process.start()
+            process.join()
+            said = output.read()
+        assert not check or process.exitcode == 0, said[-3000:]
+        return subprocess.CompletedProcess([module, *arguments], process.exitcode or 0, said)
 
     def would_run(self, *arguments: str) -> set[str]:
         """Jobs of a dry run, as "rule" or "rule wildcard value …": train gapo 0, grade gapo 0 word_problems_test."""
