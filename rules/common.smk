@@ -1,8 +1,10 @@
 # The study, and the functions that hand each rule its settings and the digest of its code.
 
+import atexit
 import gc
 import mimetypes
 import os
+import re
 import shlex
 import sys
 from functools import lru_cache
@@ -35,7 +37,10 @@ try:
 except StudyFaults as faults:
     sys.exit("The study cannot run:\n" + "\n".join(f"  {line}" for line in faults.lines))
 
-if not workflow.dryrun and (fault := preflight.unwritable(Path(".snakemake"))):
+# Snakemake itself does not say so before its DAG is made
+DRY_RUN = any(re.fullmatch("-[a-zA-Z]*n[a-zA-Z]*|--dry-?run", word) for word in sys.argv[1:])
+BEGUN = []  # whether `begin` was called
+if not DRY_RUN and (fault := preflight.unwritable(Path(".snakemake"))):
     sys.exit(f"armslength: {fault[0]}")
 
 ROOT = f"results/{STUDY.study}"
@@ -96,14 +101,15 @@ def begin():
     """At the start of a real run: what the study is held to is put on record, and a thread tells how far it is."""
     if not workflow.is_main_process:  # the process that runs one job
         return
+    BEGUN.append(True)
     unlock.hold()
     faults = preflight.unwritable(Path(ROOT)) or preflight.missing_sources(STUDY, Path(ROOT))
     if unknown := unrecorded():
-        faults.append(
-            f"{len(unknown)} results have no record of how they were made ({unknown[0]}): a cluster job outlived its "
-            "Snakemake, or they were copied here; `armslength adopt` takes over what is current"
-        )
+        faults.append(without_record(unknown))
+    if queued := cluster.cancel_pending():
+        print(f"cancelled {queued} jobs that an earlier Snakemake had left in Slurm's queue", file=sys.stderr)
     if workflow.executor_plugin.name == "slurm":
+        cluster.be_patient()
         submitted = [job for job in workflow.dag.needrun_jobs() if not job.is_local]
         named = workflow.resource_settings.overwrite_resources
         faults += cluster.faults(submitted, named, [rule.name for rule in workflow.rules])
@@ -138,6 +144,29 @@ def unrecorded():
     return [
         path for job in jobs for path in job.output if os.path.exists(path) and not workflow.persistence.metadata(path)
     ]
+
+
+def without_record(results):
+    """What is to be done with such results."""
+    return (
+        f"{len(results)} results have no record of how they were made ({results[0]}): a cluster job outlived its "
+        "Snakemake, or they were copied here; `armslength adopt` takes over what is current"
+    )
+
+
+def not_begun():
+    """At the end of a process that has called no `begin`: where Snakemake finds nothing to do, and in a dry run, what it
+    knows nothing of counts as current."""
+    if BEGUN or workflow.scheduler is None or not workflow.is_main_process:
+        return
+    if unknown := unrecorded():
+        sys.stdout.flush()
+        print(f"armslength: {without_record(unknown)}", file=sys.stderr, flush=True)
+        if not workflow.dryrun:
+            os._exit(1)
+
+
+atexit.register(not_begun)
 
 
 def not_one_of(names):
@@ -288,7 +317,7 @@ mimetypes.add_type("application/vnd.apache.parquet", ".parquet")  # Snakemake's 
 def table(name):
     """A table as an output, and as a file of Snakemake's report."""
     path = f"results/{{study}}/tables/{name}.parquet"
-    return report(path, caption="captions/table.rst", category="Tables", labels={"table": name})
+    return report(path, caption=f"captions/tables/{name}.rst", category="Tables", labels={"table": name})
 
 
 def kept(path):

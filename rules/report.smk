@@ -246,7 +246,12 @@ rule report:
         gold_audit=expand("results/{{study}}/gold_audit/{benchmark}.parquet", benchmark=HOLDOUTS),
         train_audit="results/{study}/data/gold_audit.parquet",
     output:
-        report=report("results/{study}/report.html", caption="captions/report.rst", category="Report"),
+        report=report(
+            "results/{study}/report.html",
+            caption="captions/report.rst",
+            category="Report",
+            labels={"page": "Answer, what was compared, checks, figures, tables"},
+        ),
         summary="results/{study}/summary.md",
     log:
         "results/{study}/logs/report.log",

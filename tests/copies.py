@@ -1,5 +1,6 @@
 """Copies of the repository that a test may run and change, as they are or with instant stages (fake_command.py)."""
 
+import atexit
 import multiprocessing
 import os
 import re
@@ -59,7 +60,10 @@ def _program(module: str, arguments: tuple[str, ...], root: str, env: dict[str, 
     ours = {"", *(str(REPOSITORY / part) for part in (".", "tests", "tests/unit"))}
     sys.path[:] = [root, *(path for path in sys.path if path not in ours)]
     sys.argv = [module, *arguments]
-    runpy.run_module(module, run_name="__main__", alter_sys=True)
+    try:
+        runpy.run_module(module, run_name="__main__", alter_sys=True)
+    finally:
+        atexit._run_exitfuncs()  # a forked process of multiprocessing calls none
 
 
 @dataclass

@@ -18,6 +18,7 @@ from workflow_scripts import benchmarks
 from workflow_scripts.digest import source_digest
 from workflow_scripts.grading import libraries as grader_libraries
 from workflow_scripts.study import Study
+from workflow_scripts.study.compared import compared
 from workflow_scripts.study.keys import POLICIES, PROMPTS, Fields
 
 Settings = dict[str, Any]
@@ -357,6 +358,6 @@ def rewards(study: Study, reward_version: int) -> Settings:
 
 
 def report(study: Study) -> Settings:
-    """The page: the question and how it was to be answered."""
-    asked = _set(question=study.question or "", max_prompt=study.rollout.max_prompt)
+    """The page: the question, what was compared, and how it was to be answered."""
+    asked = _set(question=study.question or "", max_prompt=study.rollout.max_prompt, compared=compared(study))
     return {"study": study.study, "arms": list(study.runs())} | asked | analysis(study)

@@ -155,8 +155,9 @@ NOISE_FLOORS = Table(
 POWER = Table(
     "power",
     {
-        "seeds": INT, "run_sd": REAL, "run_sd_upper80": REAL, "mde80_one": REAL, "mde80_family": REAL,
-        "mde80_family_upper80": REAL, "resolves_margin": FLAG, "seconds_per_run": REAL, "extra_seconds": REAL,
+        "seeds": INT, "run_sd": REAL, "run_sd_upper80": REAL, "run_sd_of": TEXT, "mde80_one": REAL,
+        "mde80_family": REAL, "mde80_family_upper80": REAL, "resolves_margin": FLAG, "seconds_per_run": REAL,
+        "extra_seconds": REAL,
     },
     ("seeds",),
 )  # fmt: skip

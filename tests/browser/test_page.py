@@ -1,5 +1,7 @@
 """The page and its figures in a real browser."""
 
+import json
+import re
 import time
 from pathlib import Path
 
@@ -18,6 +20,8 @@ BLANK = """Array.from(document.querySelectorAll('figure, .vega-embed')).filter(f
     return own.width + own.height > 2;
   });
 }).map(figure => figure.id || 'figure')"""
+SCALES = """Array.from(document.querySelectorAll('figure svg'), svg =>
+  svg.getBoundingClientRect().width / svg.viewBox.baseVal.width)"""
 TABLE = "document.querySelector('table[data-title^=\"{}\"]')"
 
 
@@ -43,6 +47,9 @@ def test_the_page_is_whole_at_any_width(browser: Chromium, small: Path, width: i
     assert browser.value("document.documentElement.scrollWidth") <= width
     assert browser.value("document.querySelectorAll('figure').length") == len(DRAW)
     assert browser.value(BLANK) == []
+    assert min(browser.value(SCALES)) > 0.85  # 12 px in a figure are never below 10
+    links = browser.value("Array.from(document.querySelectorAll('.contents a:not(.sub)'), a => a.checkVisibility())")
+    assert links == [True] * 8
     ink, paper = browser.value(
         "[getComputedStyle(document.body).color, getComputedStyle(document.body).backgroundColor]"
     )
@@ -116,6 +123,65 @@ def test_long_tables_are_paged_and_searched(browser: Chromium, big: Path) -> Non
     assert said() == "no row of 200"
     browser.resize(360)
     assert browser.value("document.documentElement.scrollWidth") <= 360
+
+
+@pytest.mark.parametrize(
+    ("typed", "found"),
+    [
+        ("-", ["−"]),  # what is shown is U+2212
+        ("−", ["−"]),
+        ('"arm_0"', []),
+        ("arm_0", ["arm_03", "arm_09"]),
+        ('"ARM_03" "no difference"', ["arm_03"]),
+        ('"größe-Ω-漢字-🙂-عربي', ["Größe"]),
+        ('"Größe-Ω"', []),
+        ('"(["', []),
+    ],
+)  # fmt: skip
+def test_search_knows_signs_and_whole_words(browser: Chromium, big: Path, typed: str, found: list[str]) -> None:
+    browser.open(big / "report.html")
+    box = "document.querySelector('#table-effects .tools')"
+    browser.value(f"{box}.querySelector('input').focus()")
+    browser.send("Input.insertText", text=typed)
+    rows = browser.value(f"Array.from({TABLE.format('Effects at')}.tBodies[0].rows, row => row.textContent)")
+    assert bool(rows) == bool(found)
+    assert all(any(part in row for row in rows) for part in found)
+    assert browser.complaints() == []
+    if typed.strip("−-") == "":
+        said = browser.value(f"{box}.querySelector('[role=status]').textContent")
+        assert "of 38" in said  # some rows are left out
+
+
+def test_wide_tables_have_the_width_of_the_window(browser: Chromium, big: Path) -> None:
+    browser.open(big / "report.html", 1400)
+    table = TABLE.format("Effects at")
+    columns = browser.value(f"{table}.tHead.rows[0].cells.length")
+    assert columns >= 11
+    assert browser.value(f"{table}.scrollWidth <= {table}.parentElement.clientWidth")
+    browser.open(big / "report.html", 390)
+    edges = "getComputedStyle(document.querySelector('#table-effects .scroll')).backgroundAttachment"
+    assert browser.value(edges) == "local, local, scroll, scroll"  # the shadows that say there is more
+
+
+def test_equal_gains_are_shown_as_equal(browser: Chromium, small: Path, tmp_path: Path) -> None:
+    """23/40 - 18/40 is 0.125 less a last digit in floats, 5/8 - 4/8 is it: both are 12.5, rounded away from zero."""
+    pairs = [((23, 40), (18, 40)), ((5, 8), (4, 8)), ((29, 40), (24, 40)), ((1, 8), (0, 8)), ((1, 1000), (0, 8))]
+    lost = [((18, 40), (23, 40))]
+    problems = [
+        {"benchmark": "b", "id": f"p{n}", "random": False, "question": f"q{n}", "answer": "1",
+         "arms": {arm: {"runs": 1, "samples": of, "correct": right, "reason": None, "texts": []}
+                  for arm, (right, of) in zip(("new", "old"), pair, strict=True)}}
+        for n, pair in enumerate(pairs + lost)
+    ]  # fmt: skip
+    data = {"baseline": "old", "arms": ["old", "new"], "problems": problems, "of_each": 2, "without_texts": False}
+    html = (small / "report.html").read_text(encoding="utf-8")
+    start = re.search(r'<script type="application/json" id="examples-data">', html).end()  # type: ignore[union-attr]
+    page = tmp_path / "page.html"
+    page.write_text(html[:start] + json.dumps(data) + html[html.index("</script>", start) :], encoding="utf-8")
+    browser.open(page)
+    assert shown(browser, ".pick option") == [f"+13 points: q{n}" for n in range(4)] + ["0 points: q4"]
+    choose(browser, "problems", "lost")
+    assert shown(browser, ".pick option") == ["−13 points: q5"]
 
 
 CHOOSER = "document.getElementById('chooser')"
@@ -195,4 +261,20 @@ def test_paper_shows_what_is_folded(browser: Chromium, small: Path) -> None:
     browser.send("Emulation.setEmulatedMedia", media="print")
     assert browser.value(seen) is True
     assert browser.value("getComputedStyle(document.querySelector('.contents')).display") == "none"
+    browser.send("Emulation.setEmulatedMedia", media="")
+
+
+def test_paper_cuts_nothing_off(browser: Chromium, big: Path) -> None:
+    """On a sheet 18.5 cm wide: no table beyond its edge, no row of a paged table left out, no name shortened."""
+    browser.open(big / "report.html", 700)
+    browser.send("Emulation.setEmulatedMedia", media="print")
+    browser.value("window.dispatchEvent(new Event('beforeprint'))")
+    beyond = """Array.from(document.querySelectorAll('main *'))
+      .filter(e => !e.closest('svg') && (e.getBoundingClientRect().right > innerWidth + 1
+        || (e.scrollWidth > e.clientWidth + 1 && getComputedStyle(e).overflowX !== 'visible')))
+      .map(e => e.outerHTML.slice(0, 90))"""
+    assert browser.value(beyond) == []
+    assert browser.value(f"{TABLE.format('Runs')}.tBodies[0].rows.length") == 200
+    browser.value("window.dispatchEvent(new Event('afterprint'))")
+    assert browser.value(f"{TABLE.format('Runs')}.tBodies[0].rows.length") == 25
     browser.send("Emulation.setEmulatedMedia", media="")

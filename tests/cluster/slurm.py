@@ -161,10 +161,20 @@ class Slurm:
         self._munge()
         if self.accounting:
             self._database()
-        self._daemon("slurmctld", "-D", "-i")
-        self._wait("slurmctld", lambda: "UP" in self._say("scontrol", "ping"))
+        self.controller_starts("-i")
         self._daemon("slurmd", "-D")
         self._wait("slurmd", lambda: self._say("sinfo", "-h", "-p", "main", "-o", "%T").strip() == "idle")
+
+    def controller_starts(self, *options: str) -> None:
+        """Start slurmctld."""
+        self._controller = self._daemon("slurmctld", "-D", *options)
+        self._wait("slurmctld", lambda: "UP" in self._say("scontrol", "ping"))
+
+    def controller_ends(self) -> None:
+        """Kill slurmctld; what runs goes on."""
+        self._controller.kill()
+        self._controller.wait()
+        self._daemons.remove(self._controller)
 
     def stop(self) -> None:
         """End all jobs, then the daemons, the last one first."""
@@ -240,10 +250,11 @@ class Slurm:
         for words in ("cluster tests", "account tests Cluster=tests", "user root Account=tests"):
             self.run("sacctmgr", "-i", "-Q", "add", *words.split())
 
-    def _daemon(self, *command: str) -> None:
+    def _daemon(self, *command: str) -> subprocess.Popen[bytes]:
         with open(self.root / f"{command[0]}.out", "wb") as log:
             ends_with_us = ["setpriv", "--pdeathsig=TERM", *command]
             self._daemons.append(subprocess.Popen(ends_with_us, env=os.environ | self.env, stdout=log, stderr=log))
+        return self._daemons[-1]
 
     def _say(self, *command: str) -> str:
         """Output of a client that may fail."""

@@ -65,7 +65,8 @@ class Made:
         for arm in self.arms if self.seeds > 1 else []:
             sd = abs(self.around(0.02, 0.005)) + 0.001
             rows.append({**shared, "kind": "training", "arm": arm, "step": 48, "runs": self.seeds, "sd": sd,
-                         "sd_low": sd / 2, "sd_high": 3 * sd, "band": 2.8 * sd})  # fmt: skip
+                         "sd_low": sd / 2, "sd_high": 3 * sd, "band": 2.8 * sd, "expected_sd": 0.007,
+                         "eval_share": 0.14, "verdict": "only more seeds help"})  # fmt: skip
         return rows
 
     def power(self) -> list[dict[str, Any]]:

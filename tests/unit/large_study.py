@@ -6,6 +6,9 @@ import numpy as np
 import report_study
 from report_study import BENCHMARK, NO_DIFFERENCE
 
+from workflow_scripts import settings as of
+from workflow_scripts.study import load
+
 LONG = "gapo_" + "w" * 190 + "_last"  # 200 characters without a place to break
 UNICODE = "Größe-Ω-漢字-🙂-عربي"
 Rows = dict[str, list[dict[str, Any]]]
@@ -25,7 +28,21 @@ def roles_of(arms: list[str]) -> dict[str, str]:
 def settings(arms: list[str], seeds: int) -> dict[str, Any]:
     """Of the report."""
     of_arms = {"arms": arms, "roles": roles_of(arms), "runs": {arm: list(range(seeds)) for arm in arms}}
-    return report_study.ANALYSIS | of_arms | {"looks": [seeds]}
+    return report_study.ANALYSIS | of_arms | {"looks": [seeds], "compared": _compared(arms)}
+
+
+def _compared(arms: list[str]) -> dict[str, Any]:
+    """What a study of these arms says was compared, the baseline first; names that no study allows are put in after."""
+    ppo, gapo = {"preset": "gspo_asym", "eps_low": 3e-3, "eps_high": 5e-3}, {"preset": "gapo_seq"}
+    study = load({
+        "study": "large", "model": {"source": "embedded"}, "baseline": "arm-0",
+        "data": {"train": {"benchmark": "word_problems_train", "rows": 4000, "seed": 7}},
+        "rollout": {"max_completion": 32}, "training": {"steps": 48, "learning_rate": 3e-4},
+        "arms": {f"arm-{n}": gapo | {"eps_high_max": 5e-3 + n / 1000} if n else ppo for n in range(len(arms))},
+        "evaluation": {"benchmarks": [BENCHMARK], "problems": 400, "max_completion": 32},
+    })  # fmt: skip
+    found = of.report(study)["compared"]
+    return found | {"arms": dict(zip(arms, found["arms"].values(), strict=True))}
 
 
 def _effects(arms: list[str], seeds: int, random: np.random.Generator) -> list[dict]:

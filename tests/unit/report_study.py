@@ -193,8 +193,9 @@ def contents() -> dict[str, list[dict]]:
         "dynamics": dynamics(), "policies": policies(), "rewards": rewards(), "runs": runs(), "contamination": planted,
         "gold_audit": audit,
         "power": [
-            {"seeds": n, "run_sd": 0.021, "run_sd_upper80": 0.028, "mde80_one": 0.021 * f, "mde80_family": 0.025 * f,
-             "mde80_family_upper80": 0.03 * f, "resolves_margin": 0.025 * f <= 0.05, "seconds_per_run": 45.0,
+            {"seeds": n, "run_sd": 0.021, "run_sd_upper80": 0.028, "run_sd_of": "gapo and gspo_asym",
+             "mde80_one": 0.021 * f, "mde80_family": 0.025 * f, "mde80_family_upper80": 0.03 * f,
+             "resolves_margin": 0.025 * f <= 0.05, "seconds_per_run": 45.0,
              "extra_seconds": 45.0 * 5 * max(n - 3, 0)}
             for n, f in ((3, 3.07), (5, 2.02), (8, 1.51), (10, 1.32), (20, 0.91))
         ],

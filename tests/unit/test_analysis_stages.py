@@ -151,15 +151,24 @@ def test_power_says_what_more_seeds_would_buy(analyse: Run) -> None:
     chosen = settings()
     rows = counts(chosen)
     power = analyse("power", chosen, rows).set_index("seeds")
-    assert list(power.index) == [3, 5, 8, 10, 20]
-    variances = [run_scores(rows, arm).var(ddof=1) for arm in ROLES]
-    assert power["run_sd"].to_numpy() == pytest.approx(np.sqrt(np.mean(variances)))
-    assert power.loc[5, "mde80_one"] == pytest.approx(2.0244 * np.sqrt(np.mean(variances)), rel=1e-4)
+    variances = {arm: run_scores(rows, arm).var(ddof=1) for arm in ROLES}
+    compared = {arm: np.sqrt((variances[arm] + variances["fixed"]) / 2) for arm in ("gapo", "matched")}
+    widest = max(compared, key=compared.__getitem__)
+    effects = analyse("effects", chosen, rows).query("primary and arm == @widest").iloc[0]
+    assert list(power.index) == sorted({3, 5, 8, 10, 20, int(effects["seeds_needed"])})
+    assert set(power["run_sd_of"]) == {f"{widest} and fixed"}
+    assert power["run_sd"].to_numpy() == pytest.approx(compared[widest])
+    assert power.loc[5, "mde80_family"] == pytest.approx(effects["mde80"])  # the page says one thing
+    assert power.index[power["resolves_margin"]].min() == effects["seeds_needed"]
+    assert power.loc[5, "mde80_one"] == pytest.approx(2.0244 * compared[widest], rel=1e-4)
     assert (power["mde80_family_upper80"] > power["mde80_family"]).all()
     assert (power["mde80_family"] > power["mde80_one"]).all()
     assert (power["resolves_margin"] == (power["mde80_family"] <= 0.05)).all()
     assert (power["seconds_per_run"] == 25.0).all()
-    assert power["extra_seconds"].tolist() == [0, 0, 3 * 5 * 25, 5 * 5 * 25, 15 * 5 * 25]
+    assert power["extra_seconds"].tolist() == [max(seeds - 5, 0) * 5 * 25 for seeds in power.index]
+    alone = settings(runs={arm: [0] if arm == "fixed" else [0, 1] for arm in ROLES})
+    power = analyse("power", alone, counts(alone))
+    assert set(power["run_sd_of"]) == {" and ".join(sorted(arm for arm in ROLES if arm != "fixed"))}
 
 
 def test_difficulty_splits_by_the_base_model_and_by_the_source(analyse: Run, tmp_path: Path) -> None:
@@ -201,7 +210,7 @@ def test_coverage_counts_gained_and_lost_problems(analyse: Run) -> None:
         return {key: [None if np.isnan(x) else x for x in row] for key, row in table[columns].T.to_dict("list").items()}
 
     runs = found(chosen)
-    assert runs["gapo", 0] == [3, (2 + 1) / 2, (1 + 1) / 2, 0, 1.5, 1.5, 0.5]
+    assert runs["gapo", 0] == [3, 1, 1, 0, 1.5, 1.5, 0.5]  # against the run of another seed
     assert runs["fixed", 0] == [2, 0, 1, 0, 1.5, 0.5, 0.5]  # against the baseline's other run
     assert runs["base", 0] == [2, None, None, None, None, 1, 1]
     assert [row[:5] for (arm, _), row in found(chosen, "arm").items() if arm == "fixed"] == [[2.5, 0.5, 0.5, 0, 1.5]]

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from run_records import dynamics, mixed, reachability, record, write_run
 
-from workflow_scripts.stages import _findings, summarise_dynamics
+from workflow_scripts.stages import _warnings, summarise_dynamics
 from workflow_scripts.tables import TableError
 
 
@@ -154,11 +154,11 @@ def test_a_collapsed_run_is_told_from_a_healthy_one(
     row = reachability(tmp_path, {"fixed": [3]})["fixed", "collapse"]
     if said:
         assert (row["verdict"], row["value"], row["message"]) == ("warn", 1.0, f"seed 3 collapsed: {said}")
-        (warning,) = _findings.warnings([], [], [row], [])
+        (warning,) = _warnings.warnings([], [], [row], [])
         assert warning.startswith(f"fixed seed 3 collapsed: {said}. A run that collapsed counts")
     else:
         assert (row["verdict"], row["value"]) == ("pass", 0.0)
-        assert _findings.warnings([], [], [row], []) == []
+        assert _warnings.warnings([], [], [row], []) == []
 
 
 def test_every_collapsed_seed_is_named_and_a_healthy_one_is_not(tmp_path: Path) -> None:

@@ -174,6 +174,10 @@ def completions(*texts: str, problem_id: str = f"{1:016x}") -> list[dict]:
     ]
 
 
+GRADED = {"grader": "exact_answer", "sampled": {"temperature": 1.0}, "sampling_code": "c"}
+DRAWN = {"settings": GRADED["sampled"], "code": GRADED["sampling_code"]}
+
+
 def test_grade_gives_every_completion_its_status(tmp_path, monkeypatch):
     asked = []
 
@@ -185,8 +189,8 @@ def test_grade_gives_every_completion_its_status(tmp_path, monkeypatch):
     holdout, made = tmp_path / "holdout.parquet", tmp_path / "completions.parquet"
     tables.write(holdout, tables.PROBLEMS, [problem(1, "34")], {})
     texts = ["#### 34", "#### 35", "34", "17 + 17 …", "#### 34", "34"]
-    tables.write(made, tables.COMPLETIONS, completions(*texts), {})
-    grade.main(job(tmp_path, {"grader": "exact_answer"}, {"completions": made, "holdout": holdout}, "samples"))
+    tables.write(made, tables.COMPLETIONS, completions(*texts), DRAWN)
+    grade.main(job(tmp_path, GRADED, {"completions": made, "holdout": holdout}, "samples"))
     rows = tables.read(tmp_path / "samples.parquet", tables.SAMPLES).to_pylist()
     assert [row["status"] for row in rows] == ["correct", "wrong", "unparsed", "truncated", "correct", "unparsed"]
     assert [row["correct"] for row in rows] == [row["status"] == "correct" for row in rows]
@@ -197,6 +201,17 @@ def test_grade_gives_every_completion_its_status(tmp_path, monkeypatch):
 def test_grade_names_a_problem_that_is_not_in_the_holdout(tmp_path):
     holdout, made = tmp_path / "holdout.parquet", tmp_path / "completions.parquet"
     tables.write(holdout, tables.PROBLEMS, [problem(1, "34")], {})
-    tables.write(made, tables.COMPLETIONS, completions("#### 34", problem_id="f" * 16), {})
+    tables.write(made, tables.COMPLETIONS, completions("#### 34", problem_id="f" * 16), DRAWN)
     with pytest.raises(StageError, match=f"problem {'f' * 16} is not in"):
-        grade.main(job(tmp_path, {"grader": "exact_answer"}, {"completions": made, "holdout": holdout}, "samples"))
+        grade.main(job(tmp_path, GRADED, {"completions": made, "holdout": holdout}, "samples"))
+
+
+@pytest.mark.parametrize("other", [{"settings": {"temperature": 0.3}}, {"code": "d"}, {"settings": None}])
+def test_grade_refuses_completions_that_were_drawn_in_another_way(tmp_path, other):
+    """A cluster job that outlived its Snakemake leaves them, after those that the study asks for by now."""
+    holdout, made = tmp_path / "holdout.parquet", tmp_path / "completions.parquet"
+    tables.write(holdout, tables.PROBLEMS, [problem(1, "34")], {})
+    tables.write(made, tables.COMPLETIONS, completions("#### 34"), DRAWN | other)
+    with pytest.raises(StageError, match=r"completions.parquet: drawn with other settings .*; delete it to draw again"):
+        grade.main(job(tmp_path, GRADED, {"completions": made, "holdout": holdout}, "samples"))
+    assert not (tmp_path / "samples.parquet").exists()

@@ -177,10 +177,11 @@ def test_the_stages_say_in_one_line_that_the_grader_cannot_work(tmp_path, client
     tables.write(holdout, tables.PROBLEMS, [problem(1, "x")], {})
     row = {"arm": "gapo", "seed": 0, "step": 4, "benchmark": "set", "problem_id": f"{1:016x}", "sample": 0,
            "completion": "\\boxed{x}", "completion_tokens": 9, "truncated": False}  # fmt: skip
-    tables.write(made, tables.COMPLETIONS, [row], {})
+    tables.write(made, tables.COMPLETIONS, [row], {"settings": {}, "code": "c"})
     files = {"completions": [made], "holdout": [holdout]}
     with pytest.raises(StageError, match="ended twice"):
-        grade.main(stage_job(tmp_path, {"grader": "math_answer"}, files, "samples"))
+        asked = {"grader": "math_answer", "sampled": {}, "sampling_code": "c"}
+        grade.main(stage_job(tmp_path, asked, files, "samples"))
     with pytest.raises(StageError, match="ended twice"):
         audit_gold.main(stage_job(tmp_path, {"grader": "math_answer"}, {"problems": [holdout]}, "audit"))
 

@@ -125,7 +125,7 @@ def test_no_decisive_token_says_that_nothing_could_have_shown(tmp_path: Path) ->
 @pytest.mark.parametrize(
     ("first", "later", "verdict", "said"),
     [
-        (0, 4, "pass", "50.0 % of rollouts clipped at update index 1 and later, 0 % at 0"),
+        (0, 4, "pass", "50.0 % of rollouts with an advantage clipped at update index 1 and later, 0 % at 0"),
         (0, 0, "warn", "no bound fired"),
         (4, 4, "fail", "inside numerical noise"),
         (4, 0, "fail", "inside numerical noise"),

@@ -13,7 +13,7 @@ from report_study import ANALYSIS, BENCHMARK, EFFECTS, ROLES, contents, effect, 
 
 from workflow_scripts import digest, tables
 from workflow_scripts.figures import catalogue, words
-from workflow_scripts.stages import _findings, report
+from workflow_scripts.stages import _findings, _warnings, report
 from workflow_scripts.stages._command import Job, StageError
 
 SVG = '<svg xmlns="http://www.w3.org/2000/svg"><g id="clip1"/><g clip-path="url(#clip1)"/></svg>'
@@ -54,7 +54,7 @@ def test_verdicts_are_sentences_with_their_numbers(tmp_path: Path) -> None:
     assert "slow: worse than gspo_asym: −9.4 points [−12.1, −7.0], margin 5 (sensitivity)" in shown
     assert "8 seeds per arm resolve the margin" in shown
     assert "at 97.5 %: corrected for 2 compared arms and 1 planned look." in shown
-    assert "1 problems of word_problems_test (gold)" in shown
+    assert "1 problem of word_problems_test (gold)" in shown
     assert "gapo 0.0043 0.002 0.400 18.0 0.400 31.0 %" in shown  # starved and saturated groups are not known here
 
 
@@ -291,7 +291,7 @@ def test_figures_are_drawn_and_need_nothing_from_outside(tmp_path: Path, name: s
 
 
 EMPTY = {
-    "effects": ({"effects": [effect("gapo", 0.06, None, None, "not assessable")]}, "no interval: one seed"),
+    "effects": ({"effects": [effect("gapo", 0.06, None, None, "not assessable")]}, "no interval: the variance is not known"),
     "learning_curves": ({"scores": [row for row in contents()["scores"] if row["arm"] == "base"]}, "no trained run"),
     "clip_fraction": ({"dynamics": []}, "no bound could fire"),
     "ratio_advantage": ({"dynamics": []}, "nothing to correlate"),
@@ -351,6 +351,6 @@ def test_two_engines_or_kinds_of_hardware_in_one_study_are_a_warning() -> None:
     mixed = _findings.engine_checks([one, {**one, "sampling_engine": "vllm 9"}, {**one, "sampling_engine": None}])
     assert [row["verdict"] for row in mixed] == ["pass", "warn", "pass"]
     assert mixed[1]["message"] == "completions drawn by transformers 5; vllm 9"
-    assert _findings.warnings([], [], [], mixed) == ["Engines: completions drawn by transformers 5; vllm 9."]
+    assert _warnings.warnings([], [], [], mixed) == ["Engines: completions drawn by transformers 5; vllm 9."]
     mixed = _findings.engine_checks([one, {**one, "hardware": "1 x H100"}])
-    assert _findings.warnings([], [], [], mixed) == ["Hardware: runs trained on 1 x H100; 1 x H200."]
+    assert _warnings.warnings([], [], [], mixed) == ["Hardware: runs trained on 1 x H100; 1 x H200."]

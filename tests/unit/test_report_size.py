@@ -84,7 +84,7 @@ def broken(rows: Rows, name: str) -> Rows:
 
 
 SAID = {
-    "missing runs": ("warnings", "4 of 6 runs are missing: gspo_asym seed 1 (killed at update 12)"),
+    "missing runs": ("warnings", "4 of 6 runs are missing: gspo_asym seeds 1, 2"),
     "gates": ("checks", "fail upper clip is live gspo_asym: 12.0 % seen; and 1 more"),
     "nothing clipped": ("tables", "0 % 0 %"),
     "no texts": ("examples", "compute.keep.completions: false keeps none"),
@@ -110,9 +110,13 @@ def test_checks_are_one_line_each_the_worst_first() -> None:
         "bad": [{"arm": "", "verdict": "fail", "message": "0 of 3"}],
         "half": [{"arm": "a", "verdict": None, "message": "x"}, {"arm": "b", "verdict": "pass", "message": "2 %"}],
     }
-    found = _findings.worst_first(rows)
+    rows["premise: drift grows with advantage"] = [
+        {"arm": "placebo", "verdict": "pass", "message": "r 0.1"}, {"arm": "a", "verdict": None, "message": "one arm"},
+    ]  # fmt: skip
+    found = _findings.worst_first(rows, {"a", "b"})
     assert [(group["name"], group["verdict"]) for group in found] == [
         ("bad", "fail"), ("mixed", "warn"), ("good", "pass"), ("half", "pass"), ("not here", None),
+        ("premise: drift grows with advantage", None),
     ]  # fmt: skip
     assert [group["line"] for group in found[:3]] == ["0 of 3", "b: 9 %; and 1 more", "a: 1 % seen"]
 
@@ -122,9 +126,13 @@ def test_seeds_that_are_lacking_are_priced_with_the_baseline_s() -> None:
     row = {"arm": "a", "verdict": "inconclusive: underpowered", "seeds": 5, "baseline_seeds": 4, "seeds_needed": 9}
     settled = row | {"arm": "b", "verdict": "better"}
     unknown = row | {"arm": "c", "verdict": "inconclusive", "seeds_needed": None}
-    assert _rows.open_questions([row, settled, unknown], 60.0) == [
-        {"arm": "a", "have": 5, "needed": 9, "seconds": 540.0},
-        {"arm": "c", "have": 5, "needed": None, "seconds": None},
+    lacking = unknown | {"arm": "d", "verdict": "not assessable", "seeds": 1, "reason": "one seed"}
+    void = settled | {"arm": "e", "void": "decisive tokens: none"}
+    assert _rows.open_questions([row, settled, unknown, lacking, void], 60.0) == [
+        {"arm": "a", "have": 5, "needed": 9, "seconds": 540.0, "why": None},
+        {"arm": "c", "have": 5, "needed": None, "seconds": None, "why": None},
+        {"arm": "d", "have": 1, "needed": None, "seconds": None, "why": "one seed"},
+        {"arm": "e", "have": 5, "needed": 9, "seconds": None, "why": "no number of seeds helps: decisive tokens: none"},
     ]  # fmt: skip
     assert _rows.open_questions([row], None)[0]["seconds"] is None
 
@@ -180,3 +188,38 @@ def test_tables_that_lack_columns_are_named(tmp_path: Path) -> None:
     tables.write(job.input("examples"), tables.RUNS, report_study.runs(), {})
     with pytest.raises(tables.TableError, match=r"examples.parquet: column .*question.* is missing"):
         report.main(job)
+
+
+def test_an_arm_whose_change_never_reached_the_loss_has_no_verdict(tmp_path: Path) -> None:
+    """The gates of clipping are for arms that differ in their bounds; frozen weights are for all."""
+    rows = [
+        {"arm": "a", "check": "decisive_tokens", "verdict": "fail", "message": "0 of 9 tokens"},
+        {"arm": "b", "check": "decisive_tokens", "verdict": None, "message": "differs in more"},
+        {"arm": "b", "check": "clip_live", "verdict": "fail", "message": "clipped 0 %"},
+        {"arm": "c", "check": "decisive_tokens", "verdict": "pass", "message": "3 of 9 tokens"},
+        {"arm": "c", "check": "clip_live", "verdict": "fail", "message": "clipped 0 %"},
+        {"arm": "d", "check": "frozen_weights", "verdict": "fail", "message": "changed"},
+    ]
+    found = _findings.void(rows)
+    assert set(found) == {"a", "c", "d"}
+    assert found["a"] == "decisive tokens: 0 of 9 tokens"
+    arms = arms_of(2)
+    tables = large(arms, 3, problems=2)
+    of_arm = next(row for row in tables["effects"] if row["primary"] and row["role"] == "comparison")
+    gate = {"arm": of_arm["arm"], "check": "decisive_tokens"}
+    tables["reachability"] = [row for row in tables["reachability"] if gate.items() - row.items()]
+    tables["reachability"].append(gate | {"verdict": "fail", "message": "0 of 9 tokens"})
+    html = page(tmp_path, tables, arms, 3)
+    assert "void: decisive tokens: 0 of 9 tokens; measured" in text(section(html, "answer"))
+    assert "no number of seeds helps: decisive tokens: 0 of 9 tokens." in text(section(html, "power"))
+
+
+def test_runs_and_looks_are_checks_of_their_own() -> None:
+    runs = [{"status": "done"}, {"status": "missing"}]
+    effects = [{"arm": "a", "primary": True, "estimand": "benchmark", "look": 1, "planned_look": False}]
+    assert [(row["verdict"], row["message"]) for row in _findings.run_checks(runs, effects)] == [
+        ("warn", "1 of 2 runs trained and evaluated"), ("warn", "a look at 1 seed was not planned"),
+    ]  # fmt: skip
+    assert [row["verdict"] for row in _findings.run_checks(runs[:1], [effects[0] | {"planned_look": True}])] == [
+        "pass", "pass",
+    ]  # fmt: skip

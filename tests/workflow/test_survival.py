@@ -170,11 +170,17 @@ def test_a_result_without_a_record_is_not_taken_for_current(copy: Copy) -> None:
     output = "results/tiny/evals/gapo/seed-0/word_problems_test/samples.parquet"
     record = copy.root / ".snakemake" / "metadata" / base64.b64encode(output.encode()).decode()
     record.unlink()
-    copy.study(lambda study: study["analysis"].update(margin=0.03))
+    said = f"1 results have no record of how they were made ({output})"
     effects = "results/tiny/tables/effects.parquet"
+    for arguments, code in (("-n", effects), 0), ((effects,), 1):  # Snakemake finds nothing to do
+        done = copy.snakemake(*arguments, "--cores", "1", check=False)
+        assert "Nothing to be done" in done.stdout
+        assert said in done.stdout
+        assert done.returncode == code
+    copy.study(lambda study: study["analysis"].update(margin=0.03))
     refused = copy.snakemake("--cores", "1", "--quiet", "rules", "host", "--", effects, check=False)
     assert refused.returncode == 1
-    assert f"1 results have no record of how they were made ({output})" in refused.stdout
+    assert said in refused.stdout
     copy.command("workflow_scripts", "adopt")
     copy.snakemake("--cores", "1", "--quiet", "rules", "host", "--", effects)
     assert copy.ran()[effects] == 2

@@ -5,14 +5,22 @@ partition's and leave the job pending for ever.
 """
 
 import getpass
+import os
+import re
 import shlex
 import subprocess
-from collections.abc import Iterable
+from collections.abc import AsyncIterator, Callable, Iterable
+from difflib import get_close_matches
 from typing import Any
 
 from snakemake_interface_common.exceptions import WorkflowError
 
 FILE = "slurm/config.yaml"
+RESOURCES = (  # that a job on Slurm has; a study's own (licences, say) may have any other name
+    "slurm_partition", "slurm_account", "slurm_extra", "slurm_cluster", "clusters", "qos", "constraint", "nodes",
+    "tasks", "tasks_per_node", "tasks_per_gpu", "cpus_per_task", "cpus_per_gpu", "gpu", "gpu_model", "gres", "mpi",
+    "runtime", "mem_mb", "mem_mib", "mem", "mem_mb_per_cpu", "disk_mb", "disk_mib", "disk", "tmpdir", "threads",
+)  # fmt: skip
 SECONDS = 30.0  # a controller that does not answer for so long is no fault of the file
 
 
@@ -63,6 +71,72 @@ def _refused(call: str) -> str | None:
     return f"{said} ({' '.join(word for word in words[words.index('--comment') + 2 : -2] if word)})"
 
 
+def cancel_pending() -> int:
+    """Cancel the jobs that an earlier Snakemake of this folder has left in the queue; how many there were.
+
+    Started later, they would remove and make again what has been made since. To be called while none is at work here.
+    """
+    listed = ["squeue", "--me", "--noheader", "--states=PENDING", "--format=%i|%j|%k|%Z"]
+    try:
+        said = subprocess.run(listed, text=True, capture_output=True, timeout=SECONDS, check=False).stdout
+        left = [
+            number
+            for number, name, comment, folder in (line.split("|", 3) for line in said.splitlines() if "|" in line)
+            if folder == os.getcwd() and comment.startswith("rule_") and re.fullmatch(r"[0-9a-f-]{36}", name)
+        ]
+        if left:
+            subprocess.run(["scancel", *left], capture_output=True, timeout=SECONDS, check=False)
+    except (OSError, ValueError, subprocess.TimeoutExpired):  # no Slurm here
+        return 0
+    return len(left)
+
+
+def be_patient() -> None:
+    """Jobs of which a check learns nothing stay under watch: slurmctld may be away for a while.
+
+    The executor (2.8) forgets them when no answer comes, and Snakemake then waits for nothing, for ever.
+    """
+    from snakemake_executor_plugin_slurm import Executor
+
+    check = Executor.check_active_jobs
+
+    async def patient(self: Any, active_jobs: list[Any]) -> AsyncIterator[Any]:
+        settled: list[Any] = []
+
+        def noted(report: Callable[..., None]) -> Callable[..., None]:
+            def call(job: Any, *args: Any, **kwargs: Any) -> None:
+                settled.append(job)
+                report(job, *args, **kwargs)
+
+            return call
+
+        names = ("report_job_success", "report_job_error")
+        vars(self).update({name: noted(getattr(self, name)) for name in names})
+        try:
+            async for job in check(self, active_jobs):
+                settled.append(job)
+                yield job
+        finally:
+            for name in names:
+                vars(self).pop(name)
+        for job in active_jobs:
+            if not any(job is other for other in settled):
+                yield job
+
+    Executor.check_active_jobs = patient
+
+
+def _misspelt(job: Any) -> list[str]:
+    """Names of resources that are nearly one of Slurm's."""
+    names = [name for name, _ in job.resources.items() if name not in RESOURCES and not name.startswith("_")]
+    near = {name: get_close_matches(name, RESOURCES, n=1, cutoff=0.8) for name in names}
+    return [
+        f"{FILE}: {job.rule.name}: {name}: no resource that Slurm's jobs have; did you mean {found[0]}?"
+        for name, found in near.items()
+        if found
+    ]
+
+
 def faults(jobs: Iterable[Any], overwritten: Iterable[str], rules: Iterable[str]) -> list[str]:
     """One line for each request that Slurm would refuse, by the first rule that makes it, and for each rule named under
     set-resources that there is not.
@@ -78,17 +152,21 @@ def faults(jobs: Iterable[Any], overwritten: Iterable[str], rules: Iterable[str]
     calls: dict[str, str] = {}
     accounts: dict[str, str] = {}
     for job in jobs:
-        try:
-            if call := _call(job):
-                calls.setdefault(call, job.rule.name)
-        except WorkflowError as error:
-            lines.append(f"{FILE}: {job.rule.name}: {error}")
+        lines += _misspelt(job)
+        for attempt in {1, job.restart_times + 1}:  # what grows with it may grow beyond the machine
+            job.attempt = attempt
+            try:
+                if call := _call(job):
+                    calls.setdefault(call, f"{job.rule.name}: " + (f"try {attempt}: " if attempt > 1 else ""))
+            except WorkflowError as error:
+                lines.append(f"{FILE}: {job.rule.name}: {error}")
+        job.attempt = 1
         if account := job.resources.get("slurm_account"):
             accounts.setdefault(str(account), job.rule.name)
     for account, rule in accounts.items():
         if others := _other_accounts(account):
             lines.append(f"{FILE}: {rule}: slurm_account: {account!r} is not yours; there are: {others}")
-    for call, rule in calls.items():
+    for call, whose in calls.items():
         if said := _refused(call):
-            lines.append(f"{FILE}: {rule}: sbatch would refuse it: {said}")
+            lines.append(f"{FILE}: {whose}sbatch would refuse it: {said}")
     return list(dict.fromkeys(lines))

@@ -21,12 +21,16 @@ from workflow_scripts.training import TESTED_TRL
 
 
 def unwritable(*places: Path) -> list[str]:
-    """One line for each place below which a run would have to write, and cannot."""
+    """One line for each place below which a run would have to write, and cannot; of a place that is there, also for the
+    folders in it."""
     lines = []
     for place in places:
         there = next(folder for folder in (place.absolute(), *place.absolute().parents) if folder.exists())
-        if not os.access(there, os.W_OK | os.X_OK):
-            lines.append(f"{there} cannot be written; run in a folder that can (snakemake --directory)")
+        inside = [path for path in there.iterdir() if path.is_dir()] if there == place.absolute() else []
+        for folder in (there, *inside):
+            if not os.access(folder, os.W_OK | os.X_OK):
+                lines.append(f"{folder} cannot be written; run in a folder that can (snakemake --directory)")
+                break
     return lines
 
 

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import sys
 import threading
 import time
@@ -18,6 +19,7 @@ from workflow_scripts.figures.words import percent
 DEVICES = Path("/dev")
 EXPECTED = Path("state") / "expected_end.json"
 FRESH = 60.0  # seconds for which what `follow` left counts as said by a running study
+FULL = 1 << 20  # bytes: with less, jobs cannot even say in their logs why they failed
 SHOWN = 4  # runs that one line names; a cluster has hundreds going
 
 
@@ -215,12 +217,15 @@ def follow(
 
 def failures(root: str | Path) -> list[str]:
     """A line for each job that failed since this process started: its log and the last cause in it."""
-    lines = []
+    full = Path(root).exists() and shutil.disk_usage(root).free < FULL
+    lines = [f"{root}: no space left on the disk; free some and start again"] if full else []
     for path in sorted((Path(root) / "logs").rglob("*.log")):
         if path.stat().st_mtime < psutil.Process().create_time():
             continue
         text = path.read_text(encoding="utf-8", errors="replace").strip()
         last = text.splitlines()[-1] if text else ""
+        if not text and full:
+            continue  # it could not say so
         if last == "KeyboardInterrupt":
             continue  # the user's own Ctrl-C
         if last.startswith("armslength: ") or "Traceback (most recent call last)" in text:

@@ -15,6 +15,7 @@ from pathlib import Path
 
 import psutil
 
+from workflow_scripts.commands import cluster
 from workflow_scripts.stages._started import STARTED
 
 SNAKEMAKE = Path(".snakemake")
@@ -88,8 +89,10 @@ def main(arguments: list[str]) -> int:
     _, stubborn = psutil.wait_procs(left, timeout=GRACE)
     for process in stubborn:
         process.kill()
+    queued = cluster.cancel_pending()
     locks = list((SNAKEMAKE / "locks").glob("*.lock"))
     shutil.rmtree(SNAKEMAKE / "locks", ignore_errors=True)
-    if left or locks:
-        print(f"armslength: the last Snakemake was killed; ended {len(left)} jobs it had left, removed its locks")
+    if left or locks or queued:
+        ended = f"{len(left)} jobs it had left" + (f", cancelled {queued} in Slurm's queue" if queued else "")
+        print(f"armslength: the last Snakemake was killed; ended {ended}, removed its locks")
     return 0

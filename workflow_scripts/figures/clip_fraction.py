@@ -26,15 +26,17 @@ def _parts(rows: pd.DataFrame) -> pd.Series:
 
 
 def _panel(
-    rows: pd.DataFrame, part: str, arms: list[str], shown: alt.Parameter, first: bool
+    rows: pd.DataFrame, part: str, arms: list[str], shown: alt.Parameter, first: bool, scale: alt.Scale
 ) -> alt.LayerChart | alt.Chart:
     x = alt.X("group_correct:O", title="correct rollouts in the group", axis=alt.Axis(labelAngle=0, labelOverlap=True))
     what = "positive rollouts clipped above (%)"
     means = _pooled(rows, ["arm", "group_correct"])
-    heading = alt.TitleParams(part, fontSize=12, fontWeight="normal", anchor="start", color=style.INK)
+    heading = style.heading(part)
     if style.many(arms):
-        return panels.heat(means, x, "share", what, arms, PANEL, names=first).properties(title=heading)
-    y = alt.Y("share:Q", title=what if first else None, scale=alt.Scale(domainMin=0))
+        return panels.heat(means, x, "share", what, arms, PANEL, names=first, domain=scale.domain).properties(
+            title=heading
+        )
+    y = alt.Y("share:Q", title=what if first else None, scale=scale)
     layers = panels.lines(_pooled(rows, ["arm", "seed", "group_correct"]), means, x, y, arms, shown)
     return alt.layer(*layers).properties(width=PANEL, height=280, title=heading)
 
@@ -54,11 +56,13 @@ def clip_fraction_chart(dynamics: pd.DataFrame, arms: list[str]) -> alt.TopLevel
         return style.finish(style.notice([why]), title, [])
     rows, shown = rows.assign(part=_parts(rows)), panels.highlight()
     names = list(dict.fromkeys(rows.sort_values("step")["part"]))
-    parts = [_panel(rows[rows["part"] == name], name, arms, shown, name == names[0]) for name in names]
+    drawn = ["arm"] if style.many(arms) else ["arm", "seed"]
+    scale = style.from_zero(_pooled(rows, ["part", *drawn, "group_correct"])["share"], 1.0, 100.0)
+    parts = [_panel(rows[rows["part"] == name], name, arms, shown, name == names[0], scale) for name in names]
     lines = ["Left in a panel: rarely solved prompts. The first update of a rollout batch, at ratio 1, is left out."]
     if not style.many(arms):
         parts[0] = parts[0].add_params(shown)
-        lines.append("Thin: one run. Bold: all runs of the arm.")
+        lines.append(f"Thin: one run. Bold: all runs of the arm. {panels.COINCIDE}")
     if not _pooled(rows, ["arm"])["share"].any():
         lines.append("No rollout was clipped: all lies at zero, and the bounds changed nothing.")
     chart = alt.hconcat(*parts, spacing=24).resolve_scale(y="shared", color="shared")

@@ -4,6 +4,7 @@ import altair as alt
 import pandas as pd
 
 from workflow_scripts.figures import style, words
+from workflow_scripts.figures.tooltips import tell
 
 PANEL, ROW = 250, 24
 LINES = {
@@ -29,9 +30,9 @@ def _detectable(power: pd.DataFrame, margin: float) -> alt.LayerChart:
     dash = alt.StrokeDash(
         "line:N",
         scale=alt.Scale(domain=list(LINES), range=list(LINES.values())),
-        legend=alt.Legend(title=None, orient="bottom", columns=1, symbolType="stroke", labelLimit=320),
+        legend=alt.Legend(title=None, orient="bottom", columns=1, symbolType="stroke", symbolSize=900, labelLimit=320),
     )
-    base = alt.Chart(rows).encode(x=x, y=y, tooltip=["seeds", "line", "effect"])
+    base = alt.Chart(rows).encode(x=x, y=y, tooltip=tell("seeds", "line", "effect"))
     edge = pd.DataFrame({"effect": [100 * margin], "text": ["margin"]})
     rule = alt.Chart(edge).encode(y=alt.Y("effect:Q"))
     at = alt.value(PANEL - 4)
@@ -48,7 +49,9 @@ def _still(power: pd.DataFrame) -> alt.LayerChart:
     rows = power[["seeds", "extra_seconds"]].assign(time=(power["extra_seconds"] / size).round(3))
     x = alt.X("seeds:O", title="seeds per arm", axis=alt.Axis(labelAngle=0))
     y = alt.Y("time:Q", title=f"machine time still to spend ({unit})")
-    base = alt.Chart(rows[["seeds", "time"]]).encode(x=x, y=y, tooltip=["seeds", "time"])
+    base = alt.Chart(rows[["seeds", "time"]]).encode(
+        x=x, y=y, tooltip=tell("seeds", "time", time=f"machine time ({unit})")
+    )
     text = alt.Chart(rows.assign(text=[words.span(float(value)) for value in rows["extra_seconds"]]))
     return alt.layer(
         base.mark_bar(color=style.PALETTE[0], opacity=0.75),
@@ -83,12 +86,19 @@ def _times(rows: pd.DataFrame, column: str, what: str, arms: list[str], first: b
     known = known.assign(time=(known[column] / size).round(4))
     means = known.groupby("arm", as_index=False)[["time"]].mean().round(4)
     y = style.arm_axis(arms) if first else style.arm_axis(arms).axis(None)
-    x = alt.X("time:Q", title=f"{what} ({unit} per job)", scale=alt.Scale(domainMin=0), axis=alt.Axis(tickCount=5))
+    x = alt.X(
+        "time:Q",
+        title=f"{what} ({unit} per job)",
+        scale=style.from_zero(known["time"], 1.0),
+        axis=alt.Axis(tickCount=5),
+    )
     bars = alt.Chart(means).mark_bar(size=ROW - 10, opacity=0.75)
     ticks = alt.Chart(known[["arm", "seed", "time"]]).mark_tick(thickness=1.5, size=ROW - 8, color=style.INK)
     return alt.layer(
-        bars.encode(x=x, y=y, color=style.colour(arms).legend(None), tooltip=["arm", "time"]),
-        ticks.encode(x=x, y=y, tooltip=["arm", "seed", "time"]),
+        bars.encode(
+            x=x, y=y, color=style.colour(arms).legend(None), tooltip=tell("arm", "time", time=f"{what}, mean ({unit})")
+        ),
+        ticks.encode(x=x, y=y, tooltip=tell("arm", "seed", "time", time=f"{what} ({unit})")),
     ).properties(width=PANEL, height=max(ROW * len(arms), 40))
 
 

@@ -1,38 +1,59 @@
 """Forest plot: the primary effect of every arm over what noise alone does."""
 
+import textwrap
+
 import altair as alt
 import pandas as pd
 
-from workflow_scripts.figures import style
+from workflow_scripts.figures import naming, narrow, style
+from workflow_scripts.figures.tooltips import tell
 
-ROW, DENSE = 44, 24  # height of an arm's row, in pixels; of many arms
+ROW, DENSE, LINE = 44, 24, 15  # height of an arm's row, in pixels; of many arms; of a line of text
+LETTERS, LINES = 38, 3  # of the text beside an interval
 _USED = [
-    "arm", "baseline", "role", "benchmark", "pass_at", "delta", "ci_low", "ci_high", "level", "margin",
+    "arm", "baseline", "role", "benchmark", "pass_at", "delta", "ci_low", "ci_high", "level", "margin", "verdict",
 ]  # fmt: skip
 BANDS = (
-    "difference of two single runs of the baseline (95 %)",
-    "difference that evaluation noise alone explains (95 %)",
+    "two single runs of the baseline",
+    "two evaluations of the base model",
 )
 
 
-def _rows(effects: pd.DataFrame) -> pd.DataFrame:
-    """Primary effects, in points; `label` tells what the role of an arm is unless it is a plain comparison."""
+def _rows(effects: pd.DataFrame, arms: list[str]) -> pd.DataFrame:
+    """Primary effects, in points; `label` tells what the role of an arm is unless it is a plain comparison.
+
+    said: all that is to be said beside an interval; text: as much of it as fits there.
+    """
     rows = effects[effects["primary"] & (effects["estimand"] == "benchmark")].copy()
     for column in ("delta", "ci_low", "ci_high"):
         rows[column] = 100 * rows[column]
     plain = (rows["role"] == "comparison") | (rows["role"] == rows["arm"])
-    rows["label"] = rows["arm"].where(plain, rows["arm"] + " (" + rows["role"] + ")")
-    rows["text"] = rows.apply(_beside, axis=1)
-    return rows[[*_USED, "label", "text"]]
+    cut = rows["arm"].map(naming.labels(arms))
+    rows["label"] = cut.where(plain, cut + " (" + rows["role"] + ")")
+    rows["said"] = rows.apply(_beside, axis=1)
+    rows["text"] = [
+        naming.BREAK.join(textwrap.wrap(said, LETTERS, max_lines=LINES, placeholder=" …", break_on_hyphens=False))
+        for said in rows["said"]
+    ]
+    rows["lines"] = [text.count(naming.BREAK) + 1 for text in rows["text"]]
+    return rows[[*_USED, "label", "said", "text", "lines"]]
+
+
+def _lacking(row: pd.Series, least: int, said: str) -> str:
+    """The text with who has fewer seeds than the least; empty where that is no one."""
+    sides = {"the arm": row["seeds"], "the baseline": row["baseline_seeds"]}
+    found = [who for who, seeds in sides.items() if pd.notna(seeds) and seeds < least]
+    whose = f"{found[0]} has" if len(found) == 1 else "arm and baseline have"
+    return said.format(whose) if found else ""
 
 
 def _beside(row: pd.Series) -> str:
     """What is written to the right of an arm's interval."""
+    known = row["reason"] if isinstance(row["reason"], str) else ""
     if pd.isna(row["delta"]):
-        known = isinstance(row["reason"], str) and row["reason"]
-        return known or "no effect: the arm or the baseline has no scores"
+        return _lacking(row, 1, "no effect: {} no scored run") or known or "no effect is known"
     if pd.isna(row["ci_low"]):
-        return "no interval: one seed says nothing about re-training"
+        return _lacking(row, 2, "no interval: {} one seed") or f"no interval: {known or 'the variance is not known'}"
     return str(row["verdict"])
 
 
@@ -67,7 +88,12 @@ def _background(first: pd.Series, bands: pd.DataFrame, what: str) -> list[alt.Ch
         "band:N",
         scale=alt.Scale(domain=list(BANDS), range=style.BANDS),
         legend=alt.Legend(
-            title="noise floor", orient="bottom", labelLimit=400, direction="vertical", values=list(bands["band"])
+            title="95 % of differences between",
+            orient="bottom",
+            labelLimit=naming.PIXELS,
+            direction="vertical",
+            columns=1,
+            values=list(bands["band"]),
         ),
     )
     return [alt.Chart(bands).mark_rect().encode(x=alt.X("low:Q", title=what), x2="high:Q", fill=fill), *lines]
@@ -78,19 +104,19 @@ def _intervals(rows: pd.DataFrame, y: alt.Y, what: str, arms: list[str]) -> list
     colour = style.colour(arms).legend(None)
     sure = rows[rows["ci_low"].notna()]
     single = rows[rows["delta"].notna() & rows["ci_low"].isna()]
-    layers = []
+    layers, told = [], tell("arm", "delta", "ci_low", "ci_high", "said", said="verdict")
     if len(sure):
         layers = [
             alt.Chart(sure)
             .mark_rule(strokeWidth=4)
-            .encode(y=y, x=alt.X("ci_low:Q", title=what), x2="ci_high:Q", color=colour),
+            .encode(y=y, x=alt.X("ci_low:Q", title=what), x2="ci_high:Q", color=colour, tooltip=told),
             alt.Chart(sure)
             .mark_point(filled=True, size=130, opacity=1)
-            .encode(y=y, x=alt.X("delta:Q", title=what), color=colour, tooltip=["arm", "delta", "ci_low", "ci_high"]),
+            .encode(y=y, x=alt.X("delta:Q", title=what), color=colour, tooltip=told),
         ]
     if len(single):
         point = alt.Chart(single).mark_point(size=110, color=style.FAINT)
-        layers.append(point.encode(y=y, x=alt.X("delta:Q", title=what)))
+        layers.append(point.encode(y=y, x=alt.X("delta:Q", title=what), tooltip=tell("arm", "delta", "said")))
     return layers
 
 
@@ -110,20 +136,30 @@ def effects_chart(effects: pd.DataFrame, noise_floors: pd.DataFrame, arms: list[
     effects, noise_floors: the tables of these names. arms: all arms in the study's order (for colours).
     """
     title = "What did each arm change?"
-    rows = _rows(effects)
+    rows = _rows(effects, arms)
     if rows.empty:
         return style.finish(style.notice(["no comparison: the study has no arm beside its baseline"]), title, [])
     order = [str(row.label) for arm in arms for row in rows.itertuples() if row.arm == arm]
     first = rows.iloc[0]
-    benchmark, baseline = (style.short(str(first[name])) for name in ("benchmark", "baseline"))
+    bands = _bands(first, noise_floors)
+    benchmark, baseline = (
+        naming.short(str(first["benchmark"])),
+        naming.labels(arms).get(first["baseline"], first["baseline"]),
+    )
     what = f"pass@{first['pass_at']}, {benchmark}, difference from {baseline} in points"
-    y = style.arm_axis(order, "label")
-    verdicts = alt.Chart(rows).mark_text(align="left", fontSize=12, color=style.INK, dx=14, limit=320)
+    axis = alt.Axis(ticks=False, domain=False, labelPadding=8, labelLimit=0)
+    y = alt.Y("label:N", sort=order, title=None, axis=axis)
+    most = int(rows["lines"].max())
+    row = max(DENSE if style.many(order) else ROW, LINE * most + 6)
+    middle = alt.expr(f"{-LINE / 2} * (datum.lines - 1)")
+    verdicts = alt.Chart(rows, name=f"{narrow.BESIDE}_{most}").mark_text(
+        align="left", fontSize=12, lineHeight=LINE, color=style.INK, dx=14, dy=middle
+    )
     chart = alt.layer(
-        *_background(first, _bands(first, noise_floors), what),
+        *_background(first, bands, what),
         *_intervals(rows, y, what, arms),
-        verdicts.encode(y=y, x=alt.value(style.WIDTH), text="text:N"),
-    ).properties(width=style.WIDTH, height=max((DENSE if style.many(order) else ROW) * len(order), 70))
+        verdicts.encode(y=y, x=alt.value(style.WIDTH), text="text:N", tooltip=tell("arm", "said", said="verdict")),
+    ).properties(width=style.WIDTH, height=max(row * len(order), 70))
     return style.finish(
         chart,
         title,
@@ -131,5 +167,10 @@ def effects_chart(effects: pd.DataFrame, noise_floors: pd.DataFrame, arms: list[
             f"Point and bar: effect, {_levels(rows)} interval over re-trainings. "
             f"Dashed: margin, ±{100 * first['margin']:g} points.",
             "Right of the solid line is better than the baseline; a bar that crosses it could be either.",
+            *(
+                ["Grey: noise of single runs and evaluations; that of means over seeds is smaller."]
+                if len(bands)
+                else []
+            ),
         ],
     )

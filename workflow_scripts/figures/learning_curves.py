@@ -3,7 +3,7 @@
 import altair as alt
 import pandas as pd
 
-from workflow_scripts.figures import branches, panels, style
+from workflow_scripts.figures import branches, naming, panels, style
 
 PANEL = 300
 
@@ -31,23 +31,26 @@ def _curves(
     return found[0], found[1], base, first_means
 
 
+def _span(rows: pd.DataFrame) -> alt.Scale:
+    """Of the scores that are there: from 0 would hide all differences; of some height where all are the same."""
+    low, high = float(rows["score"].min()), float(rows["score"].max())
+    if high - low < 1:
+        return alt.Scale(zero=False, padding=8, domain=[max(low - 1, 0), min(high + 1, 100)])
+    return alt.Scale(zero=False, padding=8)
+
+
 def _panel(
     scores: pd.DataFrame, benchmark: str, pass_at: int, arms: list[str], branched: branches.Branches
 ) -> alt.LayerChart:
     runs, means, base, first = _curves(scores, benchmark, pass_at, branched)
     x = alt.X("step:Q", title="optimizer updates", axis=alt.Axis(tickMinStep=1, tickCount=6))
-    y = alt.Y(
-        "score:Q", title=f"pass@{pass_at} on {style.short(benchmark)} (%)", scale=alt.Scale(zero=False, padding=8)
-    )
-    colour, dash = style.colour(arms), style.dash(arms)
-    runs = runs.assign(run=runs["arm"] + " " + runs["seed"].astype(str))
+    y = alt.Y("score:Q", title=f"pass@{pass_at} on {naming.short(benchmark)} (%)", scale=_span(pd.concat([runs, base])))
+    thin, bold, dots = panels.lines(runs, means, x, y, arms)
     layers = [
         alt.Chart(base).mark_rule(strokeDash=[3, 3], color=style.FAINT).encode(y=y),
-        alt.Chart(runs).mark_line(strokeWidth=1, opacity=0.45).encode(x=x, y=y, color=colour, detail="run:N"),
-        alt.Chart(means)
-        .mark_line(strokeWidth=3)
-        .encode(x=x, y=y, color=colour, strokeDash=dash, tooltip=["arm", "step", "score"]),
-        alt.Chart(means).mark_point(filled=True, size=45, opacity=1).encode(x=x, y=y, color=colour),
+        thin,
+        bold,
+        dots,
         alt.Chart(base).mark_point(filled=True, size=60, color=style.INK, opacity=1).encode(x=x, y=y),
     ]
     if len(first):
@@ -69,9 +72,8 @@ def _small(
     y = alt.Y(
         "score:Q", title=f"pass@{pass_at} (%)", scale=alt.Scale(zero=False, padding=4), axis=alt.Axis(tickCount=3)
     )
-    said = f"pass@{pass_at} on {style.short(benchmark, 60)} over optimizer updates"
-    heading = alt.TitleParams(said, fontSize=13, anchor="start", color=style.INK)
-    return panels.multiples(runs, means, x, y, arms, baseline).properties(title=heading)
+    said = f"pass@{pass_at} on {naming.short(benchmark, 60)} over optimizer updates"
+    return panels.multiples(runs, means, x, y, arms, baseline).properties(title=style.heading(said, 13))
 
 
 def learning_curves_chart(
@@ -97,6 +99,7 @@ def learning_curves_chart(
     lines = [
         "Thin: one training seed. Bold: mean of the arm. Dashed and the dot at 0: the base model before training.",
         "Arms that differ by less than the spread of their own thin lines do not differ visibly.",
+        panels.COINCIDE,
     ]
     if branched:
         lines.append(branches.HOW_TO_READ)

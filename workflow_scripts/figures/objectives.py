@@ -3,14 +3,16 @@
 import altair as alt
 import pandas as pd
 
-from workflow_scripts.figures import panels, style
+from workflow_scripts.figures import naming, panels, style
+from workflow_scripts.figures.tooltips import tell
 
-PANEL, HEIGHT, DENSE, SIDE = 210, 80, 36, 170  # SIDE: of the arms' names
+PANEL, HEIGHT, DENSE = 210, 80, 36
 SIGNS = {False: "advantage below 0", True: "advantage above 0"}
-# one line of each place: the count c of k, or the probability p of the token where the bounds follow that instead
+# one line of each place: the count c of k, or the probability p of the token where the bounds follow that instead; all
+# unlike, since one legend may hold them all
 LINES = {
-    "every c": [1, 0], "c = 1": [1, 0], "c = k/2": [6, 3], "c = k − 1": [2, 2], "p = 0.05": [1, 0], "p = 0.5": [6, 3],
-    "p = 0.95": [2, 2],
+    "every c": [1, 0], "c = 1": [9, 2], "c = k/2": [5, 3], "c = k − 1": [2, 2], "p = 0.05": [9, 2, 2, 2],
+    "p = 0.5": [5, 2, 2, 2], "p = 0.95": [2, 2, 2, 5],
 }  # fmt: skip
 _CURVE = ["positive", "group_correct", "old_probability", "log_ratio"]
 
@@ -26,13 +28,14 @@ def _alike(objectives: pd.DataFrame, arms: list[str], by: list[str], value: str)
     return list(found.values())
 
 
-def _labels(sets: list[list[str]]) -> dict[str, str]:
-    """The first arm of each set, and what the set is called; no two sets alike."""
-    found: dict[str, str] = {}
+def _labels(sets: list[list[str]], arms: list[str]) -> dict[str, str]:
+    """The first arm of each set, and the names of the set in up to three lines; no two sets alike."""
+    cut, found = naming.labels(arms), {}
     for alike in sets:
-        more = f" and {len(alike) - 3} more" if len(alike) > 3 else ""
-        label = ", ".join(style.short(arm) for arm in alike[:3]) + more
-        found[alike[0]] = label if label not in found.values() else f"{label} ({len(found) + 1})"
+        said = [cut[arm] for arm in alike]
+        if len(said) > 3:
+            said = [*said[:2], f"and {len(said) - 2} more"]
+        found[alike[0]] = f",{naming.BREAK}".join(said).replace(f",{naming.BREAK}and ", f"{naming.BREAK}and ")
     return found
 
 
@@ -66,7 +69,9 @@ def _weights(
     dash = alt.StrokeDash(
         "line:N",
         scale=alt.Scale(domain=used, range=[LINES[name] for name in used]),
-        legend=alt.Legend(title="c correct of k", orient="bottom", symbolType="stroke", symbolStrokeWidth=2),
+        legend=alt.Legend(
+            title="c correct of k", orient="bottom", symbolType="stroke", symbolStrokeWidth=2, symbolSize=900
+        ),
     )
     colour = alt.Color("label:N", scale=alt.Scale(domain=names, range=hues), legend=None)
     rows = curves.assign(label=curves["arm"].map(labels), sign=curves["positive"].map(SIGNS))
@@ -74,10 +79,10 @@ def _weights(
         strokeWidth=2.5, aria=False
     )
     line = line.encode(
-        x=x, y=y, color=colour, strokeDash=dash, tooltip=["label", "line", "log_ratio", "gradient_weight"]
+        x=x, y=y, color=colour, strokeDash=dash, tooltip=tell("label", "line", "log_ratio", "gradient_weight")
     )
     beside = alt.Header(
-        title=None, labelAngle=0, labelAlign="left", labelLimit=SIDE, labelAnchor="middle", labelPadding=4
+        title=None, labelAngle=0, labelAlign="left", labelLimit=naming.PIXELS, labelAnchor="middle", labelPadding=4
     )
     above = alt.Header(title=None, labelAnchor="start", labelPadding=4)
     return line.properties(width=PANEL, height=DENSE if style.many(names) else HEIGHT).facet(
@@ -98,7 +103,7 @@ def gradient_weight_chart(objectives: pd.DataFrame, arms: list[str]) -> alt.TopL
     if not sets:
         why = next(iter(objectives["reason"].dropna()), "no objective has been evaluated")
         return style.finish(style.notice([str(why)]), title, [])
-    labels = _labels(sets)
+    labels = _labels(sets, arms)
     curves = pd.concat([_curves(known[known["arm"] == arm]).assign(arm=arm) for arm in labels])
     ratios = known.drop_duplicates("arm").set_index("arm")["ratio"]
     used = [name for name in LINES if (curves["line"] == name).any()]
@@ -112,8 +117,8 @@ def gradient_weight_chart(objectives: pd.DataFrame, arms: list[str]) -> alt.TopL
         alt.vconcat(*parts, spacing=18).resolve_scale(color="independent", strokeDash="shared"),
         title,
         [
-            "Weight: derivative of the objective by the log-probability, over the advantage; 1 at ratio 1, 0 where",
-            "clipped. Arms of one row have the same.",
+            "Weight: derivative of the objective by the log-probability, over the advantage; 1 at ratio 1.",
+            "Where the clip has taken the gradient it is 0. Arms of one row have the same.",
         ],
     )
 
@@ -129,24 +134,27 @@ def _widths(objectives: pd.DataFrame) -> pd.DataFrame:
 
 
 def _width_panel(widths: pd.DataFrame, ratio: str, arms: list[str]) -> alt.Chart | alt.LayerChart:
-    labels = _labels(_alike(widths, arms, ["group_correct"], "width"))
+    labels = _labels(_alike(widths, arms, ["group_correct"], "width"), arms)
     x = alt.X("group_correct:O", title="correct rollouts in the group", axis=alt.Axis(labelAngle=0, labelOverlap=True))
     title = f"upper bound of the {ratio} ratio − 1"
     if style.many(list(labels)):
         return panels.heat(widths, x, "width", title, [arm for arm in arms if arm in set(widths["arm"])], style.WIDTH)
-    rows = widths[widths["arm"].isin(list(labels))].assign(label=lambda one: one["arm"].map(labels))
+    rows = style.in_order(widths[widths["arm"].isin(list(labels))], arms).assign(
+        label=lambda one: one["arm"].map(labels)
+    )
     hues = [style.PALETTE[arms.index(arm) % len(style.PALETTE)] for arm in labels]
     colour = alt.Color(
         "label:N",
         scale=alt.Scale(domain=list(labels.values()), range=hues),
-        legend=alt.Legend(title="arm", orient="bottom", columns=1, labelLimit=style.WIDTH, symbolType="stroke"),
+        legend=alt.Legend(title="arm", orient="bottom", columns=1, labelLimit=naming.PIXELS, symbolType="stroke"),
     )
     y = alt.Y("width:Q", title=title, scale=alt.Scale(domain=[0, 1.1 * float(rows["width"].max()) or 1.0]))
-    base = alt.Chart(rows[["label", "group_correct", "width"]]).encode(x=x, y=y, color=colour)
+    base = alt.Chart(rows[["label", "weight", "group_correct", "width"]]).encode(x=x, y=y, color=colour)
+    line = base.mark_line().encode(strokeWidth=style.WEIGHT)
     dots = base.mark_point(aria=False, filled=True, size=50, opacity=1).encode(
-        tooltip=["label", "group_correct", "width"]
+        tooltip=tell("label", "group_correct", "width")
     )
-    return alt.layer(base.mark_line(strokeWidth=3), dots).properties(width=style.WIDTH, height=220)
+    return alt.layer(line, dots).properties(width=style.WIDTH, height=220)
 
 
 def upper_bounds_chart(objectives: pd.DataFrame, arms: list[str]) -> alt.TopLevelMixin:
@@ -164,8 +172,7 @@ def upper_bounds_chart(objectives: pd.DataFrame, arms: list[str]) -> alt.TopLeve
     lines = ["Distance of the upper bound from 1 for advantages above 0, as the policy's code gives it."]
     without = [arm for arm in arms if arm not in set(widths["arm"])]
     if without:
-        named = ", ".join(style.short(arm) for arm in without[: style.NAMED])
-        lines.append(f"No upper bound: {named}{' and more' if len(without) > style.NAMED else ''}.")
+        lines.append(f"No upper bound: {naming.first(without, arms, style.NAMED)}.")
     if (objectives["old_probability"] == 0.5).any():
         lines.append("Bounds that follow a token's probability are shown at one half.")
     return style.finish(chart, title, lines)

@@ -9,11 +9,13 @@ from typing import Any
 import altair as alt
 import pandas as pd
 
-from workflow_scripts.figures import style
+from workflow_scripts.figures import naming, style
+from workflow_scripts.figures.tooltips import tell
 
+COINCIDE = "Where lines coincide, arms further up in the legend are the wider ones below."
 POINTS = 24  # windows of training side by side in a line: the noise of single updates hides the arms
 ROW = 18  # of a heat map, in pixels
-SMALL, COLUMNS = (135, 80), 4  # width and height of a small multiple, and how many stand beside each other
+SMALL, COLUMNS = (160, 80), 4  # width and height of a small multiple, and how many stand beside each other
 
 
 def windows(rows: pd.DataFrame, values: list[str], by: list[str], points: int = POINTS) -> tuple[pd.DataFrame, int]:
@@ -39,19 +41,29 @@ def highlight() -> alt.Parameter:
 def lines(
     runs: pd.DataFrame, means: pd.DataFrame, x: alt.X, y: alt.Y, arms: list[str], shown: alt.Parameter | None = None
 ) -> list[alt.Chart]:
-    """Thin lines of runs below bold lines of arms, with a dot at each mean. runs: arm, seed, x, y; means: arm, x, y."""
-    colour = style.colour(arms)
+    """Thin lines of runs below bold lines of arms, with a dot at each mean. runs: arm, seed, x, y; means: arm, x, y.
+
+    Later arms are drawn narrower and on top, so that none vanishes where they coincide.
+    """
+    colour, means = style.colour(arms), style.in_order(means, arms)
     fields = [x.shorthand.split(":")[0], y.shorthand.split(":")[0]]
-    runs = runs.assign(run=runs["arm"] + " " + runs["seed"].astype(str))[["arm", "run", *fields]]
+    runs = runs.assign(run=runs["arm"] + " " + runs["seed"].astype(str))[["arm", "seed", "run", *fields]]
     thin = (
         alt.Chart(runs)
         .mark_line(strokeWidth=1, opacity=0.35, aria=False)
         .encode(x=x, y=y, color=colour, detail="run:N")
     )
-    bold = alt.Chart(means[["arm", *fields]]).mark_line(strokeWidth=3)
-    bold = bold.encode(x=x, y=y, color=colour, strokeDash=style.dash(arms), tooltip=["arm", *fields])
-    dots = alt.Chart(means[["arm", *fields]]).mark_point(filled=True, size=40, opacity=1)
-    dots = dots.encode(x=x, y=y, color=colour)
+    bold = alt.Chart(means[["arm", "weight", *fields]]).mark_line(strokeWidth=3)  # which `weight` replaces
+    bold = bold.encode(
+        x=x,
+        y=y,
+        color=colour,
+        strokeDash=style.dash(arms),
+        strokeWidth=style.WEIGHT,
+        tooltip=tell("arm", *fields),
+    )
+    dots = alt.Chart(means[["arm", "dot", *fields]]).mark_point(filled=True, opacity=1)
+    dots = dots.encode(x=x, y=y, color=colour, size=style.DOT, tooltip=tell("arm", *fields))
     if shown is None:
         return [thin, bold, dots]
     thin = thin.encode(opacity=alt.condition(shown, alt.value(0.35), alt.value(0.03)))
@@ -81,7 +93,7 @@ def heat(
                 scale=alt.Scale(**({"scheme": style.HEAT} | scale)),
                 legend=alt.Legend(title=title, orient="bottom", gradientLength=min(width, 180), titleLimit=width),
             ),
-            tooltip=["arm", *fields],
+            tooltip=tell("arm", *fields),
         )
         .properties(width=width, height=ROW * means["arm"].nunique())
     )
@@ -102,10 +114,15 @@ def multiples(
     chart = alt.layer(
         alt.Chart(rows).mark_area(opacity=0.3, aria=False).encode(x=x, y=alt.Y("low:Q"), y2="high:Q", color=fill),
         alt.Chart(rows).mark_line(**grey).encode(x=x, y=alt.Y("against:Q")),
-        base.mark_line(strokeWidth=2.5, aria=False).encode(y=y, tooltip=["arm", at, value, "low", "high"]),
+        base.mark_line(strokeWidth=2.5, aria=False).encode(y=y, tooltip=tell("arm", at, value, "low", "high")),
     ).properties(width=SMALL[0], height=SMALL[1])
     header = alt.Header(
-        title=None, labelAnchor="start", labelFontSize=11, labelLimit=SMALL[0], labelPadding=2, labelExpr=style.CUT
+        title=None,
+        labelAnchor="start",
+        labelFontSize=11,
+        labelLimit=naming.PIXELS,
+        labelPadding=2,
+        labelExpr=naming.expression(arms),
     )
     facet = alt.Facet("arm:N", sort=drawn, header=header)
     return chart.facet(facet=facet, columns=COLUMNS, spacing={"row": 8, "column": 12})

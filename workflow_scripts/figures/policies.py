@@ -3,7 +3,8 @@
 import altair as alt
 import pandas as pd
 
-from workflow_scripts.figures import style
+from workflow_scripts.figures import naming, style
+from workflow_scripts.figures.tooltips import tell
 
 PANEL, ROW, CELL = 250, 22, 64
 WRITTEN = 8  # policies beside each other up to which a cell has room for its number
@@ -48,29 +49,26 @@ def quadrants_chart(policies: pd.DataFrame, arms: list[str]) -> alt.TopLevelMixi
     parts = []
     for number, said in QUADRANTS:
         x = alt.X("share:Q", title="tokens (%)", scale=scale, axis=alt.Axis(tickCount=5))
-        y = style.arm_axis(drawn) if number in (2, 3) else style.arm_axis(drawn).axis(None)
+        y = style.arm_axis(drawn, arms) if number in (2, 3) else style.arm_axis(drawn, arms).axis(None)
         name = f"quadrant_{number}_tokens"
         here = pooled.loc[pooled["quadrant"] == name, ["arm", "share"]]
         each = runs.loc[runs["quadrant"] == name, ["arm", "seed", "share"]]
         bars = alt.Chart(here).mark_bar(size=ROW - 8, opacity=0.75)
-        bars = bars.encode(x=x, y=y, color=style.colour(arms).legend(None), tooltip=["arm", "share"])
-        ticks = alt.Chart(each).mark_tick(thickness=1.5, size=ROW - 6, color=style.INK)
-        ticks = ticks.encode(x=x, y=y, tooltip=["arm", "seed", "share"])
-        label = f"{said}{': clipped' if number in CLIPPED else ''}"
-        heading = alt.TitleParams(
-            label, fontSize=12, fontWeight="normal", anchor="start", color=style.INK, limit=PANEL + 60
+        bars = bars.encode(
+            x=x, y=y, color=style.colour(arms).legend(None), tooltip=tell("arm", "share", share="tokens (%)")
         )
+        ticks = alt.Chart(each).mark_tick(thickness=1.5, size=ROW - 6, color=style.INK)
+        ticks = ticks.encode(x=x, y=y, tooltip=tell("arm", "seed", "share", share="tokens (%)"))
+        label = f"{said}{': clipped' if number in CLIPPED else ''}"
         height = max(ROW * len(drawn), 40)
-        parts.append(alt.layer(bars, ticks).properties(width=PANEL, height=height, title=heading))
+        parts.append(alt.layer(bars, ticks).properties(width=PANEL, height=height, title=style.heading(label)))
     lines = [
         "Bar: all runs of an arm; strokes: single runs. Tokens at update index 1 and later, of an arm's own policy."
     ]
     without = [arm for arm in arms if arm not in drawn]
     if without:
-        named = ", ".join(style.short(arm) for arm in without[: style.NAMED])
-        lines.append(
-            f"No clip policy that the records can answer for: {named}{' …' if len(without) > style.NAMED else ''}."
-        )
+        named = naming.first(without, arms, style.NAMED)
+        lines.append(f"No clip policy that the records can answer for: {named}.")
     return style.finish(alt.concat(*parts, columns=2, spacing={"row": 18, "column": 24}), title, lines)
 
 
@@ -101,12 +99,18 @@ def decisive_tokens_chart(policies: pd.DataFrame, arms: list[str]) -> alt.TopLev
     columns = [p for p in dict.fromkeys([*arms, *found["policy"]]) if p in set(found["policy"])]
     rows = [arm for arm in arms if arm in set(found["arm"])]
     cell = CELL if len(columns) <= WRITTEN else 24
-    axis = alt.Axis(labelAngle=-40, labelLimit=200, orient="top", labelExpr=style.CUT)
+    axis = alt.Axis(
+        labelAngle=-40, labelLimit=naming.PIXELS, orient="top", labelExpr=naming.expression([*arms, *columns])
+    )
     x = alt.X("policy:N", sort=columns, title="clip policy", axis=axis)
     colour = alt.Color(
-        "share:Q", scale=alt.Scale(scheme=style.HEAT, domainMin=0), legend=alt.Legend(title="tokens (%)")
+        "share:Q",
+        scale=alt.Scale(scheme=style.HEAT, domain=[0, max(float(found["share"].max()), 0.1)]),
+        legend=alt.Legend(title="tokens (%)"),
     )
-    base = alt.Chart(found).encode(x=x, y=style.arm_axis(rows), tooltip=["arm", "policy", "text"])
+    base = alt.Chart(found).encode(
+        x=x, y=style.arm_axis(rows, [*arms, *columns]), tooltip=tell("arm", "policy", "text")
+    )
     layers = [base.mark_rect().encode(color=colour)]
     if len(columns) <= WRITTEN:
         half = float(found["share"].max()) / 2

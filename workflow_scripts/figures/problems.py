@@ -6,7 +6,8 @@ import altair as alt
 import numpy as np
 import pandas as pd
 
-from workflow_scripts.figures import panels, style
+from workflow_scripts.figures import naming, panels, style
+from workflow_scripts.figures.tooltips import tell
 
 SPLITS = {"base_solve_rate": "solve rate of the base model", "difficulty": "difficulty"}
 BINS, CELLS = 100, 1600  # of the heat map: problems (or means of several) in a row, and cells in all
@@ -18,13 +19,13 @@ def _difficulty_panel(
 ) -> alt.TopLevelMixin:
     """Effects on one way of splitting the problems. peak: end of the colours of a heat map, on both sides."""
     bins = list(dict.fromkeys(rows.sort_values("place")["bin"]))
-    axis = alt.Axis(labelAngle=0 if len(bins) < 9 else -45, labelLimit=110)
+    axis = alt.Axis(labelAngle=0 if len(bins) < 9 else -45, labelLimit=naming.PIXELS)
     x = alt.X("bin:N", title=what, sort=bins, axis=axis)
     if style.many(drawn):
         return panels.heat(
             rows, x, "delta", "points", drawn, 300, scheme="blueorange", domain=[-peak, peak], reverse=True
         )
-    colour = style.colour(arms).legend(style.legend(values=drawn))
+    colour = style.colour(arms).legend(style.legend(arms, values=drawn))
     beside = alt.XOffset("arm:N", sort=drawn)
     y = alt.Y("delta:Q", title="difference from the baseline (points)")
     zero = alt.Chart(pd.DataFrame({"delta": [0.0]})).mark_rule(color=style.INK).encode(y=y)
@@ -36,7 +37,9 @@ def _difficulty_panel(
         .mark_rule(strokeWidth=2.5)
         .encode(y=alt.Y("ci_low:Q"), y2="ci_high:Q")
     )
-    dots = base.mark_point(filled=True, size=60).encode(y=y, tooltip=["arm", "bin", "delta", "problems"])
+    sure = ("ci_low", "ci_high") if rows["ci_low"].notna().all() else ()  # a tooltip would say "null"
+    told = ("arm", "bin", "delta", *sure, "problems")
+    dots = base.mark_point(filled=True, size=60).encode(y=y, tooltip=tell(*told))
     return alt.layer(bars, dots, zero).properties(width=alt.Step(max(13, 60 // len(drawn))), height=240)
 
 
@@ -57,7 +60,7 @@ def difficulty_chart(difficulty: pd.DataFrame, pass_at: int, arms: list[str]) ->
     for (benchmark, split), here in rows.groupby(["benchmark", "split_by"], sort=True):
         if here["bin"].nunique() > 1 or len(parts) == 0:
             what = SPLITS.get(str(split), str(split))
-            what = f"{style.short(str(benchmark))}: {what}" if rows["benchmark"].nunique() > 1 else what
+            what = f"{naming.short(str(benchmark))}: {what}" if rows["benchmark"].nunique() > 1 else what
             parts.append(_difficulty_panel(here, what, arms, drawn, shown, peak))
     if style.many(drawn):
         lines = [f"Colour: effect on pass@{pass_at} in one set of problems, in points; intervals are in the table."]
@@ -107,7 +110,7 @@ def solve_rates_chart(counts: pd.DataFrame, arms: list[str]) -> alt.TopLevelMixi
     for benchmark, here in rates.groupby("benchmark"):
         order = [name for name in [BASE, *arms] if name in set(here["arm"])]
         axis = alt.Axis(labels=False, ticks=False, domain=False)
-        said = f"{style.short(str(benchmark), 40)}: problems, from the hardest to the easiest for the base model"
+        said = f"{naming.short(str(benchmark), 40)}: problems, from the hardest to the easiest for the base model"
         x = alt.X("bin:O", title=said, axis=axis, scale=alt.Scale(padding=0))
         told = ("problems",)
         parts.append(panels.heat(here, x, "rate", "solved (%)", order, style.WIDTH, told=told, domain=[0, 100]))
@@ -145,14 +148,18 @@ def coverage_chart(coverage: pd.DataFrame, arms: list[str]) -> alt.TopLevelMixin
     shown, parts = panels.highlight(), []
     for benchmark, here in rows.groupby("benchmark"):
         most = int(here["solved"].max())
-        what = f"correct samples of {most}, {style.short(str(benchmark), 40)}"
+        what = f"correct samples of {most}, {naming.short(str(benchmark), 40)}"
         if style.many(arms):
             names = [name for name in [BASE, *arms] if name in set(here["arm"])]
             x = alt.X("solved:O", title=what, axis=alt.Axis(labelAngle=0, labelOverlap=True))
-            parts.append(panels.heat(here, x, "share", "problems (%)", names, style.WIDTH))
+            parts.append(
+                panels.heat(
+                    here, x, "share", "problems (%)", names, style.WIDTH, domain=[0, float(here["share"].max())]
+                )
+            )
             continue
         x = alt.X("solved:Q", title=what, axis=alt.Axis(tickMinStep=1, tickCount=min(most, 16)))
-        y = alt.Y("share:Q", title="problems (%)", scale=alt.Scale(domainMin=0))
+        y = alt.Y("share:Q", title="problems (%)", scale=style.from_zero(here["share"], 1.0, 100.0))
         base, trained = here[here["arm"] == BASE], here[here["arm"] != BASE]
         _, *layers = panels.lines(trained.assign(seed=0), trained, x, y, arms, shown)  # there is one for each arm alone
         dashed = alt.Chart(base[["solved", "share"]]).mark_line(strokeDash=[3, 3], color=style.FAINT, strokeWidth=2)
@@ -162,5 +169,5 @@ def coverage_chart(coverage: pd.DataFrame, arms: list[str]) -> alt.TopLevelMixin
     ]
     if not style.many(arms):
         parts[0] = parts[0].add_params(shown)
-        lines.append("Grey, dashed: the base model before training.")
+        lines.append(f"Grey, dashed: the base model before training. {panels.COINCIDE}")
     return style.finish(alt.vconcat(*parts, spacing=26), title, lines)

@@ -33,17 +33,6 @@ def _deviations(dynamics: pd.DataFrame, by: list[str]) -> pd.DataFrame:
     return sums.assign(deviation=sums["sum"] / sums["rollouts"])
 
 
-def _panel(runs: pd.DataFrame, means: pd.DataFrame, x: alt.X, y: alt.Y, arms: list[str]) -> list[alt.Chart]:
-    """Thin lines of runs below bold lines of arms."""
-    colour = style.colour(arms)
-    runs = runs.assign(run=runs["arm"] + " " + runs["seed"].astype(str))
-    bold = alt.Chart(means).mark_line(strokeWidth=3)
-    return [
-        alt.Chart(runs).mark_line(strokeWidth=1, opacity=0.35).encode(x=x, y=y, color=colour, detail="run:N"),
-        bold.encode(x=x, y=y, color=colour, strokeDash=style.dash(arms), tooltip=["arm", x.shorthand, y.shorthand]),
-    ]
-
-
 def _over_training(own: pd.DataFrame, arms: list[str], branched: branches.Branches) -> alt.LayerChart | alt.Chart:
     begun = branches.starts(own, branched)
     runs = pd.concat([own, begun])
@@ -59,7 +48,7 @@ def _over_training(own: pd.DataFrame, arms: list[str], branched: branches.Branch
     zero = alt.Chart(pd.DataFrame({"correlation": [0.0]})).mark_rule(color=style.FAINT).encode(y=y)
     lone = means[means.groupby("arm")["step"].transform("size") == 1]  # no line: a run that stopped learning at once
     dots = alt.Chart(lone).mark_point(filled=True, size=45, opacity=1).encode(x=x, y=y, color=style.colour(arms))
-    layers = [zero, *_panel(runs, means, x, y, arms), *([dots] if len(lone) else [])]
+    layers = [zero, *panels.lines(runs, means, x, y, arms)[:2], *([dots] if len(lone) else [])]
     if len(begun):
         points = begun.groupby(["arm", "step"], as_index=False)[["correlation"]].mean()
         layers.append(branches.rings(points, x, y))
@@ -68,14 +57,12 @@ def _over_training(own: pd.DataFrame, arms: list[str], branched: branches.Branch
 
 def _by_correct(dynamics: pd.DataFrame, arms: list[str]) -> alt.LayerChart | alt.Chart:
     x = alt.X("group_correct:O", title="correct rollouts in the group", axis=alt.Axis(labelAngle=0))
-    y = alt.Y("deviation:Q", title="mean |ratio − 1| of tokens", scale=alt.Scale(domainMin=0))
-    means = _deviations(dynamics, ["arm"])
+    means, runs = _deviations(dynamics, ["arm"]), _deviations(dynamics, ["arm", "seed"])
+    y = alt.Y("deviation:Q", title="mean |ratio − 1| of tokens", scale=style.from_zero(runs["deviation"], 1e-3))
     if style.many(arms):
         said = "mean |ratio − 1| of tokens"
-        return panels.heat(means.round(6), x, "deviation", said, arms, PANEL, names=False)
-    points = alt.Chart(means).mark_point(filled=True, size=45, opacity=1).encode(x=x, y=y, color=style.colour(arms))
-    layers = [*_panel(_deviations(dynamics, ["arm", "seed"]), means, x, y, arms), points]
-    return alt.layer(*layers).properties(width=PANEL, height=260)
+        return panels.heat(means.round(6), x, "deviation", said, arms, PANEL, names=False, domainMin=0)
+    return alt.layer(*panels.lines(runs, means, x, y, arms)).properties(width=PANEL, height=260)
 
 
 def ratio_advantage_chart(
@@ -99,6 +86,8 @@ def ratio_advantage_chart(
         "The first update of a rollout batch, at ratio 1, is left out.",
         "Left: above 0 the policy moves towards what was rewarded; at 0 it moves without regard to it.",
     ]
+    if not style.many(arms):
+        lines.append(panels.COINCIDE)
     if window > 1:
         lines.append(f"Left is a moving mean over {window} rollout batches.")
     if branched:

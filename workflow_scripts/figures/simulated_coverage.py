@@ -6,6 +6,7 @@ import altair as alt
 import pandas as pd
 
 from workflow_scripts.figures import style
+from workflow_scripts.figures.tooltips import tell
 
 PANEL, ROW = 230, 34
 BAND = (93.5, 96.5)
@@ -43,13 +44,14 @@ def _panel(rows: pd.DataFrame, title: str, y: str, least: float, seeds: Sequence
             legend=alt.Legend(title="seeds per arm", orient="bottom", symbolOpacity=1, symbolSize=90),
         ),
     }
+    told = tell(y, "seeds", "coverage", "low", "high", "repetitions", low="from (%)", high="to (%)")
     band = pd.DataFrame({"low": [BAND[0]], "high": [BAND[1]]})
     return alt.layer(
         alt.Chart(band).mark_rect(color=style.BANDS[0]).encode(x=x("low"), x2="high:Q"),
         alt.Chart(pd.DataFrame({"at": [95.0]})).mark_rule(color=style.INK, strokeDash=[5, 4]).encode(x=x("at")),
         alt.Chart(rows).mark_rule(strokeWidth=3).encode(x=x("low"), x2="high:Q", **places),
         alt.Chart(rows).mark_point(filled=True, size=60, opacity=1).encode(
-            x=x("coverage"), tooltip=[y, "seeds", "coverage", "low", "high", "repetitions"], **places
+            x=x("coverage"), tooltip=told, **places
         ),
     ).properties(width=PANEL, height=ROW * len(order), title=title)  # fmt: skip
 

@@ -4,12 +4,16 @@ Text and rules are drawn in `currentColor`, so that a figure follows a page from
 """
 
 import json
+import re
 import textwrap
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import altair as alt
+import pandas as pd
+
+from workflow_scripts.figures import naming, narrow
 
 # Okabe & Ito's colour-blind safe palette, without its black and yellow, which vanish on a dark or a light page
 PALETTE = ["#0072B2", "#E69F00", "#009E73", "#D55E00", "#CC79A7", "#56B4E9"]
@@ -17,11 +21,6 @@ DASHES = [[1, 0], [6, 3], [2, 2]]  # the palette starts again with another dash 
 INK = "currentColor"
 NAMED = 5  # arms that one line names
 MANY = 6  # with more arms, lines over each other are not told apart: see panels.py
-LABEL = 28  # characters of an arm's name where no limit in pixels cuts it
-# of an axis or a legend, as `short` does it
-CUT = (
-    f"length(datum.label) > {LABEL} ? slice(datum.label, 0, {LABEL - 10}) + '…' + slice(datum.label, -9) : datum.label"
-)
 HEAT = "cividis"  # of heat maps: colour-blind safe, of rising lightness
 LIGHT_DARK = "color-scheme: light dark; color: light-dark(#1c2126, #e4e8ec)"  # of a figure that stands alone
 PAGE = f"""  <meta name="viewport" content="width=device-width, initial-scale=1">
@@ -31,18 +30,27 @@ PAGE = f"""  <meta name="viewport" content="width=device-width, initial-scale=1"
     #vis svg {{ flex: none }}
   </style>
 </head>"""
+NARROW = (700, 340)  # pixels of the other layouts: of a tablet, and of a telephone
+EMBED = re.compile(r"^ *vegaEmbed\('#vis', spec, embedOpt\)\.catch\(console\.error\);$", flags=re.MULTILINE)
+LAYOUT = """  const layouts = [{width: WIDE, spec}, ...LAYOUTS];
+  let shown, drawing = Promise.resolve();
+  const draw = () => {
+    const room = document.documentElement.clientWidth - 24;
+    const layout = layouts.find(one => one.width <= room) ?? layouts.at(-1);
+    if (layout === shown) return;
+    shown = layout;
+    const whole = {...layout.spec, datasets: structuredClone(spec.datasets)};
+    drawing = drawing.then(() => vegaEmbed('#vis', whole, embedOpt)).catch(console.error);
+  };
+  draw();
+  addEventListener('resize', draw);"""
 FAINT = "#8a8a8a"  # readable on white and on black
 BANDS = ["rgba(130, 145, 160, 0.2)", "rgba(130, 145, 160, 0.45)"]
 FONT = "Arial, 'Liberation Sans', Helvetica, sans-serif"  # of one width: labels fit wherever the figure is seen
 WIDTH = 520
+WEIGHT = alt.StrokeWidth("weight:Q", scale=None)
+DOT = alt.Size("dot:Q", scale=None)
 PADDING = {"left": 12, "right": 28, "top": 8, "bottom": 8}
-
-
-def short(name: str, limit: int = LABEL) -> str:
-    """A name for a title or a line of text, with an ellipsis in its middle: long names often differ at the end."""
-    plain = " ".join(name.split())
-    end = limit // 3
-    return plain if len(plain) <= limit else f"{plain[: limit - 1 - end]}…{plain[-end:]}"
 
 
 def many(arms: Sequence[str]) -> bool:
@@ -52,41 +60,66 @@ def many(arms: Sequence[str]) -> bool:
 
 def colour(arms: list[str]) -> alt.Color:
     """The colour of each arm by its place in the study, the same in every figure."""
-    return alt.Color("arm:N", scale=_scale(arms, PALETTE), legend=legend())
+    return alt.Color("arm:N", scale=_scale(arms, PALETTE), legend=legend(arms))
 
 
 def dash(arms: list[str]) -> alt.StrokeDash:
     """Tells arms apart that share a colour."""
     repeats = [DASHES[i // len(PALETTE) % len(DASHES)] for i in range(len(arms))]
-    return alt.StrokeDash("arm:N", scale=alt.Scale(domain=arms, range=repeats), legend=legend())
+    return alt.StrokeDash("arm:N", scale=alt.Scale(domain=arms, range=repeats), legend=legend(arms))
+
+
+def in_order(rows: pd.DataFrame, arms: list[str], field: str = "arm") -> pd.DataFrame:
+    """Rows in the order of the arms, with `weight`, the width of an arm's line, and `dot`, the area of its points.
+
+    Lines are drawn in this order, later ones narrower and on top: of lines at one place, all are seen.
+    """
+    place = {arm: number for number, arm in enumerate(arms)}
+    number = rows[field].map(place).astype(float) % MANY
+    share = 1 - number / max(1, min(len(arms), MANY) - 1) if len(arms) > 1 else number + 0.35
+    found = rows.assign(weight=(2 + 6 * share).round(2), dot=(25 + 95 * share).round())
+    return found.sort_values(field, key=lambda arm: arm.map(place), kind="stable")
+
+
+def from_zero(values: pd.Series, least: float, most: float | None = None) -> alt.Scale:
+    """A scale from 0 to a little more than the largest value, and never of no height: to `least` where all are 0.
+
+    most: what no value can exceed.
+    """
+    largest = float(values.max()) if values.notna().any() else 0.0
+    end = max(1.05 * largest, least if largest == 0 else 0.0)
+    return alt.Scale(domain=[0, end if most is None else min(end, most)], nice=True, zero=True)
 
 
 def _scale(arms: list[str], colours: list[str]) -> alt.Scale:
     return alt.Scale(domain=arms, range=[colours[i % len(colours)] for i in range(len(arms))])
 
 
-def legend(**more: Any) -> alt.Legend:
+def legend(arms: list[str], **more: Any) -> alt.Legend:
     """Arms below each other, above the chart's right edge free; long names are cut with an ellipsis."""
     return alt.Legend(
-        title="arm", orient="right", labelLimit=200, symbolType="stroke", symbolStrokeWidth=3, symbolOpacity=1,
-        labelExpr=CUT, **more,
+        title="arm", orient="right", labelLimit=naming.PIXELS, symbolType="stroke", symbolStrokeWidth=3,
+        symbolOpacity=1, labelExpr=naming.expression(arms), **more,
     )  # fmt: skip
 
 
-def arm_axis(arms: list[str], field: str = "arm") -> alt.Y:
-    """One row for each arm, in the study's order."""
-    axis = alt.Axis(ticks=False, domain=False, labelPadding=8, labelLimit=220, labelExpr=CUT)
-    return alt.Y(f"{field}:N", sort=arms, title=None, axis=axis)
+def arm_axis(arms: list[str], every: Sequence[str] = ()) -> alt.Y:
+    """One row for each arm, in the study's order. every: all arms of the study, among which their names are cut."""
+    expression = naming.expression([*every, *arms])
+    axis = alt.Axis(ticks=False, domain=False, labelPadding=8, labelLimit=naming.PIXELS, labelExpr=expression)
+    return alt.Y("arm:N", sort=arms, title=None, axis=axis)
+
+
+def heading(text: str, size: int = 12) -> alt.TitleParams:
+    """Of a panel, above the left end of its axis."""
+    weight = "normal" if size == 12 else "bold"
+    return alt.TitleParams(text, fontSize=size, fontWeight=weight, anchor="start", frame="group", color=INK)
 
 
 def notice(text: list[str], width: int = WIDTH, height: int = 120) -> alt.Chart:
     """What stands in place of a figure that has nothing to show: the reason, in lines that fit."""
     data = alt.Data(values=[{"text": [part for line in text for part in textwrap.wrap(line, width // 8)]}])
-    return (
-        alt.Chart(data, width=width, height=height)
-        .mark_text(fontSize=14, color=INK, lineBreak="\n")
-        .encode(text=alt.Text("text:N"))
-    )
+    return alt.Chart(data, width=width, height=height).mark_text(fontSize=14, color=INK).encode(text=alt.Text("text:N"))
 
 
 def finish(chart: alt.TopLevelMixin, title: str, how_to_read: list[str]) -> alt.TopLevelMixin:
@@ -97,7 +130,7 @@ def finish(chart: alt.TopLevelMixin, title: str, how_to_read: list[str]) -> alt.
     )  # fmt: skip
     return (
         chart.properties(title=heading, background="transparent", padding=PADDING)
-        .configure(font=FONT)
+        .configure(font=FONT, lineBreak=naming.BREAK)
         .configure_view(stroke=None)
         .configure_axis(
             labelColor=INK, titleColor=INK, domainColor=FAINT, tickColor=FAINT, gridColor=FAINT, gridOpacity=0.25,
@@ -115,8 +148,9 @@ def mark_missing(
 
     declared: arm → seeds, None where no run may be missing; drawn: arm → runs in the chart.
     """
+    cut = naming.labels(declared or {})
     lacking = [
-        f"{short(arm)} {drawn.get(arm, 0)} of {len(seeds)}"
+        f"{cut[arm]} {drawn.get(arm, 0)} of {len(seeds)}"
         for arm, seeds in (declared or {}).items()
         if drawn.get(arm, 0) < len(seeds)
     ]
@@ -133,13 +167,19 @@ class _Inert(json.JSONEncoder):
 
 
 def save(chart: alt.TopLevelMixin, html: str, svg: str) -> None:
-    """The chart as a page that needs nothing from outside, and as SVG."""
+    """The chart as a page that needs nothing from outside, laid out by the window's width, and as SVG of its own."""
     for path in (html, svg):
         Path(path).parent.mkdir(parents=True, exist_ok=True)
-    options: dict[str, Any] = {"renderer": "svg", "actions": False}
-    chart.save(html, inline=True, embed_options=options, json_kwds={"cls": _Inert})
-    page = Path(html).read_text(encoding="utf-8")
-    Path(html).write_text(page.replace("\n</head>\n<body>", f"\n{PAGE}\n<body>", 1), encoding="utf-8")
     chart.save(svg)
     drawn = Path(svg).read_text(encoding="utf-8")
     Path(svg).write_text(drawn.replace("<svg ", f'<svg style="{LIGHT_DARK}" ', 1), encoding="utf-8")
+    options: dict[str, Any] = {"renderer": "svg", "actions": False}
+    chart.save(html, inline=True, embed_options=options, json_kwds={"cls": _Inert})
+    wide, spec = narrow.size(drawn)[0], chart.to_dict()
+    layouts = [{"width": width, "spec": narrow.fit(spec, width)} for width in NARROW if width < wide]
+    script = LAYOUT.replace("WIDE", f"{wide:.0f}").replace("LAYOUTS", json.dumps(layouts, cls=_Inert))
+    page = Path(html).read_text(encoding="utf-8").replace("\n</head>\n<body>", f"\n{PAGE}\n<body>", 1)
+    page, found = EMBED.subn(lambda _: script, page)
+    if found != 1:
+        raise RuntimeError("the page that altair writes has no one line that draws the chart: is it another version?")
+    Path(html).write_text(page, encoding="utf-8")

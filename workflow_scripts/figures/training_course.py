@@ -23,9 +23,11 @@ def _panel(
         steps = sorted(own["step"].unique())
         axis = alt.Axis(labelAngle=0, labelOverlap=True, values=steps[:: max(1, len(steps) // 4)])
         x = alt.X("step:O", title="optimizer updates", axis=axis)
-        return panels.heat(means, x, name, VALUES[name], arms, PANEL, names=first)
+        scale = {"domain": style.from_zero(means[name], 1.0, 100.0).domain} if name == "truncated_share" else {}
+        return panels.heat(means, x, name, VALUES[name], arms, PANEL, names=first, **scale)
     x = alt.X("step:Q", title="optimizer updates", axis=alt.Axis(tickMinStep=1, tickCount=5))
-    y = alt.Y(f"{name}:Q", title=VALUES[name], scale=alt.Scale(zero=name == "truncated_share"))
+    scale = style.from_zero(own[name], 1.0, 100.0) if name == "truncated_share" else alt.Scale(zero=False)
+    y = alt.Y(f"{name}:Q", title=VALUES[name], scale=scale)
     thin, bold, _ = panels.lines(own, means, x, y, arms, shown)
     layers = [thin, bold]
     if len(begun):
@@ -56,7 +58,7 @@ def training_course_chart(
         parts[0] = parts[0].add_params(shown)
     chart = alt.hconcat(*parts, spacing=24)
     chart = chart.resolve_scale(color="independent") if style.many(arms) else chart
-    lines = [] if style.many(arms) else ["Thin: one run. Bold: mean of the arm."]
+    lines = [] if style.many(arms) else [f"Thin: one run. Bold: mean of the arm. {panels.COINCIDE}"]
     lines.append(
         "Entropy that falls to 0 ends exploration; answers that are cut off teach nothing about their content."
     )

@@ -6,6 +6,7 @@ import os
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -43,11 +44,13 @@ class Job:
     def add_inputs(self, name: str, paths: list[str]) -> list[str]:
         """Files that the stage derives itself (too many for a command line); they count in the inputs digest."""
         self.inputs[name] = paths
+        self.__dict__.pop("provenance", None)
+        _ = self.provenance
         return paths
 
-    @property
+    @cached_property
     def provenance(self) -> dict[str, Any]:
-        """What each written footer says: settings, code, inputs, library versions."""
+        """What each written footer says: settings, code, inputs as they were before being read, library versions."""
         paths = [path for files in self.inputs.values() for path in files]
         return {
             "settings": self.settings,
@@ -91,6 +94,7 @@ def run(main: Callable[[Job], None], libraries: Sequence[str] = ()) -> None:
     os.environ[STARTED] = "1"
     job = Job(a.settings, a.compute, a.code, a.root, _named(a.input), _named(a.output), libraries)
     try:
+        _ = job.provenance  # an input that changes meanwhile, of a job whose Snakemake was killed, is another input
         main(job)
     except (StageError, EngineError, tables.TableError) as error:
         sys.exit(f"armslength: {error}")

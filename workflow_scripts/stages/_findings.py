@@ -2,7 +2,7 @@
 
 import math
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Collection
 from typing import Any
 
 from workflow_scripts.figures.words import interval, number, percent, points
@@ -25,8 +25,8 @@ CHECK_NAMES = {
 }
 GATES = ("noise_control", "clip_live", "decisive_tokens", "frozen_weights")  # failed, they make the effects void
 MANY_LONG = 0.02  # share of train problems whose prompts are too long, above which it is another train set
-NAMED = 10  # runs named in one warning
 DECIDED = ("better", "worse")
+VOID = "void"  # in place of a verdict, where the change cannot have reached the loss
 GRAVITY = ("fail", "warn", "pass", None)  # worst first; None: does not apply
 
 Row = dict[str, Any]
@@ -42,8 +42,25 @@ def primary(effects: list[Row]) -> dict[str, Row]:
     return {row["arm"]: row for row in effects if row["primary"] and row["estimand"] == "benchmark"}
 
 
+def void(reachability: list[Row]) -> dict[str, str]:
+    """arm -> why its effect says nothing of its change, whatever the number of seeds: a gate that it has failed.
+
+    The gates of clipping count for arms that differ from the baseline in their bounds alone.
+    """
+    in_bounds = {row["arm"] for row in reachability if row["check"] == "decisive_tokens" and row["verdict"]}
+    found: dict[str, str] = {}
+    for row in reachability:
+        concerned = row["check"] == "frozen_weights" or row["arm"] in in_bounds
+        if row["check"] in GATES and row["verdict"] == "fail" and concerned:
+            found.setdefault(row["arm"], f"{CHECK_NAMES[row['check']]}: {row['message']}")
+    return found
+
+
 def verdict_parts(row: Row) -> tuple[str, str, str]:
-    """One arm's name, its verdict, and the numbers, in points, that follow it."""
+    """One arm's name, its verdict, and the numbers, in points, that follow it. void: see `void`, if the arm is."""
+    if row.get("void"):
+        measured = f"; measured {points(row['delta'])}" if known(row["delta"]) else ""
+        return row["arm"], VOID, f": {row['void']}{measured}"
     because = f"; {row['reason']}" if row["reason"] else ""
     if not known(row["ci_low"]):
         measured = f"; measured {points(row['delta'])}, without an interval" if known(row["delta"]) else ""
@@ -78,17 +95,38 @@ def endpoint_note(comparisons: list[Row], controls: list[Row], baseline: str, lo
     plural = "s" if looks != 1 else ""
     parts = [f"Primary endpoint: pass@{first['pass_at']} on {first['benchmark']}, difference from {baseline} in points "
              "(hundredths)."]  # fmt: skip
-    if comparisons:
+    if any(known(row["ci_low"]) for row in comparisons):
         arms = f"{len(comparisons)} compared arm{'s' if len(comparisons) != 1 else ''}"
         parts.append(f"Intervals and verdicts are over re-trainings, at {levels(comparisons)}: corrected for {arms} "
                      f"and {looks} planned look{plural}.")  # fmt: skip
-    if controls:
+    if any(known(row["ci_low"]) for row in controls):
         parts.append(f"Those of controls are at {levels(controls)}: each is judged alone, over {looks} look{plural}.")
     parts.append(f"The margin of {100 * first['margin']:g} points is the study's.")
     if any(row["verdict"] == NO_DIFFERENCE for row in [*comparisons, *controls]):
         parts.append("“No difference beyond the margin” comes from two one-sided tests at the same level; the interval "
                      "shown is two-sided and may reach a little past the margin.")  # fmt: skip
     return " ".join(parts)
+
+
+def _measured(row: Row) -> str:
+    if not known(row["ci_low"]):
+        return ""
+    return f" ({points(row['delta'])} {interval(row['ci_low'], row['ci_high'])})"
+
+
+def run_checks(runs: list[Row], effects: list[Row]) -> list[Row]:
+    """Are all declared runs there, and was this look at them planned?"""
+    done = sum(row["status"] == "done" for row in runs)
+    text = f"{done} of {len(runs)} runs trained and evaluated"
+    rows: list[Row] = [
+        {"check": "runs", "arm": "", "verdict": "pass" if done == len(runs) else "warn", "message": text}
+    ] if runs else []  # fmt: skip
+    seen = {(row["look"], row["planned_look"]) for row in primary(effects).values() if known(row["look"])}
+    for look, planned in sorted(seen, key=str):
+        text = f"a look at {look} seed{'s' * (look != 1)} was {'' if planned else 'not '}planned"
+        state = None if planned is None else "pass" if planned else "warn"
+        rows.append({"check": "planned look", "arm": "", "verdict": state, "message": text})
+    return rows
 
 
 def control_checks(effects: list[Row]) -> list[Row]:
@@ -98,11 +136,11 @@ def control_checks(effects: list[Row]) -> list[Row]:
         verdict, differs = row["verdict"], row["verdict"] in ("better", "worse")
         if row["role"] == "placebo":
             state = None if verdict == "not assessable" else "warn" if differs else "pass"
-            text = f"{verdict}, of an arm that is the baseline under other seeds"
+            text = f"{verdict}{_measured(row)}, of an arm that is the baseline under other seeds"
             rows.append({"check": "placebo", "arm": arm, "verdict": state, "message": text})
         elif row["role"] == "sensitivity":
             state = None if verdict == "not assessable" else "pass" if verdict == "worse" else "fail"
-            text = f"{verdict}, of an arm that should lose"
+            text = f"{verdict}{_measured(row)}, of an arm that should lose"
             rows.append({"check": "sensitivity", "arm": arm, "verdict": state, "message": text})
     return rows
 
@@ -127,14 +165,19 @@ def evaluation_checks(scores: list[Row], noise_floors: list[Row], endpoint: tupl
     for row in noise_floors:
         if row["kind"] == "evaluation":
             text = f"{row['benchmark']}, pass@{row['pass_at']}: spread {row['verdict']}"
+            if known(row["sd"]) and known(row["expected_sd"]):
+                text += f": SD {number(100 * row['sd'])} points, expected {number(100 * row['expected_sd'])}"
             text += f" ({row['reason']})" if row["reason"] else ""
             state = states.get(row["verdict"], "warn" if (row["benchmark"], row["pass_at"]) == endpoint else None)
             rows.append({"check": "evaluation noise", "arm": row["arm"], "verdict": state, "message": text})
     return rows
 
 
-def contamination_checks(contamination: list[Row]) -> list[Row]:
-    """Per benchmark: did the search find what was planted, and what did it find that was not."""
+def contamination_checks(contamination: list[Row], problems: dict[str, int]) -> list[Row]:
+    """Per benchmark: did the search find what was planted, and what did it find that was not.
+
+    problems: how many each benchmark has, as far as that is known.
+    """
     rows = []
     for benchmark in sorted({row["benchmark"] for row in contamination}):
         here = [row for row in contamination if row["benchmark"] == benchmark]
@@ -143,9 +186,11 @@ def contamination_checks(contamination: list[Row]) -> list[Row]:
         removed = len({row["other_problem_id"] for row in real if row["removed"]})
         kept = {(row["kind"], row["holdout_problem_id"]) for row in real if not row["removed"]}
         kinds = Counter(kind for kind, _ in kept)
-        listed = ", ".join(f"{kind.replace('_', ' ')} ({count} problems)" for kind, count in sorted(kinds.items()))
+        listed = ", ".join(f"{kind.replace('_', ' ')} ({count})" for kind, count in sorted(kinds.items()))
         control = f"{sum(planted)} of {len(planted)} planted copies found" if planted else "no positive control was run"
-        text = f"{benchmark}: {control}; {removed} train rows matched and removed; listed and kept: {listed or 'none'}"
+        of = f" of {problems[benchmark]} problems" if benchmark in problems else ""
+        text = f"{benchmark}: {control}; {removed} train rows matched and removed; listed and kept{of}: "
+        text += listed or "none"
         state = "pass" if planted and all(planted) else "fail"
         rows.append({"check": "contamination", "arm": "", "verdict": state, "message": text})
     return rows
@@ -228,18 +273,6 @@ def reward_checks(rewards: list[Row]) -> list[Row]:
     return [_reward_check(arm, [row for row in rewards if row["arm"] == arm]) for arm in arms]
 
 
-def _reward_warnings(checks: list[Row]) -> list[str]:
-    changed = [row for row in checks if row["check"] == "reward" and row["verdict"] == "warn"]
-    found = []
-    for again in dict.fromkeys(row["again"] for row in changed):
-        rows = [row for row in changed if row["again"] == again]
-        found.append(
-            f"The runs were trained on other verdicts than they are judged by: the code's grader would give "
-            f"{_range(rows)} of stored rollouts another reward ({_arms(rows)}); {again}."
-        )
-    return found
-
-
 def by_check(reachability: list[Row], others: list[Row], arms: list[str]) -> dict[str, list[Row]]:
     """All checks by what is checked, those of the table `reachability` first; arms in the study's order."""
     places = {arm: place for place, arm in enumerate(arms)}
@@ -267,121 +300,20 @@ def plan_checks(plan: Plan | None) -> list[Row]:
     return [{"check": "plan", "arm": "", "verdict": state, "message": text}]
 
 
-def worst_first(checks: dict[str, list[Row]]) -> list[Row]:
-    """The checks as the page folds them: name, verdict (the worst of its rows), rows, a line that stands for all."""
+def worst_first(checks: dict[str, list[Row]], compared: Collection[str]) -> list[Row]:
+    """The checks as the page folds them: name, verdict (the worst of its rows), rows, a line that stands for all.
+
+    compared: arms that answer the question, and the baseline. What passes for none of them is no pass of the study.
+    """
     found = []
     for name, rows in checks.items():
         verdict = min((row["verdict"] for row in rows), key=GRAVITY.index)
+        ours = {row["verdict"] for row in rows if row["arm"] in compared} if name in CHECK_NAMES.values() else set()
+        if verdict == "pass" and ours == {None}:
+            verdict = None
         told = [row for row in rows if row["verdict"] == verdict]
         by_arm = any(row["arm"] for row in rows)
         line = (f"{told[0]['arm']}: " if by_arm and told[0]["arm"] else "") + told[0]["message"]
         line += f"; and {len(rows) - 1} more" if len(rows) > 1 else ""
         found.append({"name": name, "verdict": verdict, "rows": rows, "by_arm": by_arm, "line": line})
     return sorted(found, key=lambda group: GRAVITY.index(group["verdict"]))
-
-
-def _arms(rows: list[Row]) -> str:
-    return ", ".join(dict.fromkeys(row["arm"] for row in rows))
-
-
-def _range(rows: list[Row]) -> str:
-    low, high = min(row["value"] for row in rows), max(row["value"] for row in rows)
-    return percent(high) if percent(low) == percent(high) else f"{percent(low)} to {percent(high)}"
-
-
-def _listed(runs: list[Row]) -> str:
-    names = ", ".join(f"{row['arm']} seed {row['seed']} ({row['reason']})" for row in runs[:NAMED])
-    return names + (f" and {len(runs) - NAMED} more" if len(runs) > NAMED else "")
-
-
-def _run_warnings(runs: list[Row]) -> list[str]:
-    counted = [row for row in runs if row["status"] == "diverged" and known(row["steps"])]
-    missing = [row for row in runs if row["status"] != "done" and row not in counted]
-    seeds = Counter(row["arm"] for row in runs if row not in missing)
-    single = [arm for arm, count in seeds.items() if count == 1]
-    found = []
-    if missing:
-        found.append(f"{len(missing)} of {len(runs)} runs are missing: {_listed(missing)}.")
-    if counted:
-        found.append(f"Diverged, and counted with the scores of the last checkpoint: {_listed(counted)}.")
-    diverged = [f"{row['arm']} seed {row['seed']}" for row in missing if row["status"] == "diverged"]
-    if diverged:
-        found.append(
-            f"Diverged, and not among the scores: {', '.join(diverged)}. The scores of an arm without its failures are "
-            "those of its survivors."
-        )
-    if single:
-        found.append(
-            f"One seed only: {', '.join(single)}. One run says nothing about training again; no interval is given."
-        )
-    return found
-
-
-def _record_warnings(reachability: list[Row]) -> list[str]:
-    flat = [r for r in reachability if r["check"] == "flat_groups" and r["verdict"] in ("warn", "fail")]
-    cut = [r for r in reachability if r["check"] == "truncation" and r["verdict"] in ("warn", "fail")]
-    found = [
-        f"{r['arm']} {r['message']}. A run that collapsed counts, with the scores of its last checkpoint."
-        for r in reachability
-        if r["check"] == "collapse" and r["verdict"] == "warn"
-    ]
-    if flat:
-        found.append(
-            f"Most groups are flat: in {_range(flat)} of them all rollouts got the same reward and taught nothing "
-            f"({_arms(flat)}). Training had little to work with."
-        )
-    if cut:
-        found.append(
-            f"Answers are cut off in training: {_range(cut)} of rollouts hit the token limit ({_arms(cut)}). "
-            "A change of score may be a change of length."
-        )
-    return found
-
-
-def warnings(
-    effects: list[Row], runs: list[Row], reachability: list[Row], checks: list[Row], plan: Sequence[str] = ()
-) -> list[str]:
-    """What a reader must know before the first number, gravest first.
-
-    checks: all other checks (controls, evaluation, contamination, audit) as rows check, arm, verdict, message.
-    plan: what was changed after the study was put on record, and decides verdicts.
-    """
-    found = []
-    for row in checks:
-        if row["check"] != "sensitivity" or row["verdict"] != "fail":
-            continue
-        if row["message"].startswith("better"):
-            found.append(
-                f"{row['arm']}, an arm made to lose, was judged better than the baseline: what was to harm it does "
-                "not, and nothing shows that this study can see a loss."
-            )
-        else:
-            found.append(
-                f"The study does not see the loss of {row['arm']}, an arm made to lose (verdict: {row['message']}). "
-                "A study that cannot tell it from the baseline cannot tell anything."
-            )
-    found += [*plan, *_run_warnings(runs), *_reward_warnings(checks), *_record_warnings(reachability)]
-    cut = [row for row in checks if row["check"] == "truncation in evaluation" and row["verdict"] == "warn"]
-    if cut:
-        found.append(f"Answers are cut off at the token limit in the evaluation: up to {_range(cut)} ({_arms(cut)}).")
-    for gate in GATES:
-        failed = [row for row in reachability if row["check"] == gate and row["verdict"] == "fail"]
-        if failed:
-            said = "; ".join(dict.fromkeys(row["message"] for row in failed))
-            found.append(f"Failed: {CHECK_NAMES[gate]} ({_arms(failed)}): {said}.")
-    for row in checks:
-        if row["check"] == "contamination" and row["verdict"] == "fail":
-            found.append(f"The contamination check cannot be trusted: {row['message']}.")
-        elif row["check"] == "placebo" and row["verdict"] == "warn":
-            found.append(f"The placebo {row['arm']} was judged {row['message']}: here the study errs, or was unlucky.")
-        elif (
-            row["check"] in ("gold audit", "train prompts", "evaluation noise", "engines", "hardware")
-            and row["verdict"] == "warn"
-        ):
-            found.append(f"{row['check'].capitalize()}: {row['message']}.")
-    looks = {row["look"] for row in primary(effects).values() if row["planned_look"] is False}
-    unplanned = sorted(looks - {1})  # one seed has no verdict
-    if unplanned:
-        seeds = ", ".join(number(look, 0) for look in unplanned)
-        found.append(f"A look at {seeds} seeds was not planned: its verdicts are exploratory.")
-    return found

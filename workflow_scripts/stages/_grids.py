@@ -11,10 +11,11 @@ Row = dict[str, Any]
 
 
 class Cell(NamedTuple):
-    """What is shown, and the number to sort by, if it is one."""
+    """What is shown, and the number to sort by, if it is one. share: its digits are those of its column."""
 
     text: str
     value: float | None = None
+    share: bool = False
 
 
 LONG = 28  # characters from which on a column of texts is given room
@@ -41,8 +42,35 @@ class Grid:
         ]
 
 
+def shares(values: Sequence[float | None]) -> list[str]:
+    """Shares of one column in per cent, all with as many digits: two where one of them is below 0.1 %."""
+    found = [value for value in values if known(value) and value]
+    digits = 2 if any(100 * value < 0.1 for value in found) else 1
+    least = 10**-digits / 2
+
+    def said(value: float | None) -> str:
+        if value is None or not known(value):
+            return ""
+        if not value:
+            return "0 %"
+        return f"< {2 * least:g} %" if 100 * value < least else f"{number(100 * value, digits)} %"
+
+    return [said(value) for value in values]
+
+
+def _columns(rows: Sequence[Sequence[Cell]]) -> list[list[Cell]]:
+    """The rows, columns of shares with the digits of the column."""
+    columns = [list(column) for column in zip(*rows, strict=True)]
+    for i, column in enumerate(columns):
+        if any(cell.share for cell in column):
+            texts = shares([cell.value for cell in column])
+            columns[i] = [cell._replace(text=text) for cell, text in zip(column, texts, strict=True)]
+    return [list(row) for row in zip(*columns, strict=True)]
+
+
 def _lean(grid: Grid) -> Grid:
     """Without the columns that are empty, and without that of the benchmark where it is one: the title names it."""
+    grid = replace(grid, rows=_columns(grid.rows))
     values = {name: {row[i].text for row in grid.rows} for i, name in enumerate(grid.columns)}
     one = values.get("benchmark", set())
     kept = [i for i, name in enumerate(grid.columns) if values[name] - {""} and (name != "benchmark" or len(one) > 1)]
@@ -67,7 +95,7 @@ def _points(score: Any, sign: bool = False) -> Cell:
 
 
 def _share(value: Any) -> Cell:
-    return Cell(percent(value), value) if known(value) else Cell("")
+    return Cell(percent(value), value, share=True) if known(value) else Cell("")
 
 
 def _short(value: Any, form: str) -> Cell:
@@ -86,18 +114,23 @@ def _p(value: Any) -> Cell:
     return Cell(f"{value:.3f}" if value >= 0.001 else "< 0.001", value) if known(value) else Cell("")
 
 
+def _endpoint(row: Row) -> str:
+    return "" if not row["primary"] else "primary" if row["role"] == "comparison" else "control"
+
+
 def effects(rows: list[Row]) -> Grid:
-    """Every comparison at the arms' last step; the primary ones come first."""
+    """Every comparison at the arms' last step; those of the primary endpoint come first."""
     return _lean(Grid(
         "effects", "Effects at the last update", "effects",
         ["arm", "verdict", "endpoint", "benchmark", "#pass@k", "problems are", "#difference", "#interval", "#seeds",
          "#detects", "#seeds needed", "#p", "#Holm"],
-        [[_text(r["arm"]), _text(r["verdict"]), _text("primary" if r["primary"] else ""), _text(r["benchmark"]),
+        [[_text(r["arm"]), _text(r["verdict"]), _text(_endpoint(r)), _text(r["benchmark"]),
           _count(r["pass_at"]), _text("these" if r["estimand"] == "benchmark" else "a sample"),
           _points(r["delta"], sign=True), _interval(r), Cell(f"{r['seeds']} / {r['baseline_seeds']}", r["seeds"]),
           _points(r["mde80"]), _count(r["seeds_needed"]), _p(r["p"]), _p(r["p_holm"])] for r in rows],
-        "Points. “primary”: the comparison that answers the question; all others are exploratory, their intervals "
-        "not corrected for how many they are. Seeds: of the arm and of the baseline. These problems: would training"
+        "Points. “Primary”: the comparison that answers the question; “control”: the same of an arm that tests the "
+        "study, no part of the answer. All others are exploratory, their intervals not corrected for how many they "
+        "are. Seeds: of the arm and of the baseline. These problems: would training"
         " again show it here; a sample: on problems like these. Detects: the effect seen with 80 % power.",
     ))  # fmt: skip
 
@@ -178,9 +211,9 @@ def difficulty(rows: list[Row]) -> Grid:
     return _lean(Grid(
         "difficulty", "Effects by difficulty (exploratory)", "difficulty",
         ["arm", "benchmark", "split by", "range", "#pass@k", "#problems", "#baseline", "#difference", "#interval"],
-        [[_text(r["arm"]), _text(r["benchmark"]), _text(r["split_by"]), Cell(str(r["bin"]), r["place"]),
-          _count(r["pass_at"]), _count(r["problems"]), _points(r["baseline_score"]), _points(r["delta"], sign=True),
-          _interval(r)] for r in rows],
+        [[_text(r["arm"]), _text(r["benchmark"]), _text(r["split_by"].replace("_", " ")),
+          Cell(str(r["bin"]), r["place"]), _count(r["pass_at"]), _count(r["problems"]),
+          _points(r["baseline_score"]), _points(r["delta"], sign=True), _interval(r)] for r in rows],
         "Points; intervals uncorrected.",
     ))  # fmt: skip
 
@@ -220,6 +253,17 @@ def policies(rows: list[Row]) -> Grid:
         "below, A < 0 below and above the reference bounds; a bound that the policy does not set is the one it has "
         "for the opposite advantage, so a PPO-like clip stops Q1 and Q3 only.",
     ))  # fmt: skip
+
+
+def compared(rows: list[Row]) -> Grid:
+    """What each arm is, beside the baseline."""
+    return Grid(
+        "compared", "Arms", "",
+        ["arm", "differs from the baseline in", "role", "seeds", "preset"],
+        [[_text(r[name]) for name in ("arm", "differs", "role", "seeds", "made")] for r in rows],
+        "Names of settings are those of the study's file. A placebo is the baseline under other seeds, a sensitivity "
+        "arm one made to lose: both test the study.",
+    )  # fmt: skip
 
 
 def pairs(rows: list[Row]) -> Grid:

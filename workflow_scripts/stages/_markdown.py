@@ -3,8 +3,10 @@
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from workflow_scripts.figures.words import interval, markdown_table, number, percent, span
+from workflow_scripts.figures.words import interval, markdown_table, number, span
 from workflow_scripts.stages._findings import known
+from workflow_scripts.stages._grids import shares
+from workflow_scripts.stages._visible import visible
 
 Row = Mapping[str, Any]
 NONE = "-"
@@ -50,6 +52,8 @@ def _scores(tables: Iterable[Mapping[str, Any]]) -> list[list[str]]:
     tables = list(tables)
     pass_at = sorted({k for table in tables for k in table["pass_at"]})
     lines = [["benchmark", "arm", "update", "seeds", *(f"pass@{k}" for k in pass_at), "cut off", "unparsed", "tokens"]]
+    firsts = [line["first"] for table in tables for line in table["lines"]]
+    cut, unparsed = (iter(shares([row[name] for row in firsts])) for name in ("truncated_share", "unparsed_share"))
     for table in tables:
         for line in table["lines"]:
             cells = dict(zip(table["pass_at"], line["cells"], strict=True))
@@ -58,8 +62,7 @@ def _scores(tables: Iterable[Mapping[str, Any]]) -> list[list[str]]:
                 for cell in map(cells.get, pass_at)
             ]
             first = line["first"]
-            beside = [percent(first[name]) if known(first[name]) else NONE
-                      for name in ("truncated_share", "unparsed_share")]  # fmt: skip
+            beside = [next(cut) or NONE, next(unparsed) or NONE]
             lines.append([table["benchmark"], line["arm"], str(line["step"]), str(first["seeds"]), *scores, *beside,
                           _number(first["mean_completion_tokens"], 0)])  # fmt: skip
     return lines
@@ -105,6 +108,11 @@ def _difficulty(rows: Iterable[Row]) -> list[list[str]]:
     )]  # fmt: skip
 
 
+def _compared(rows: Iterable[Row]) -> list[list[str]]:
+    head = ["arm", "differs from the baseline in", "role", "seeds", "preset"]
+    return [head, *([row[name] or NONE for name in ("arm", "differs", "role", "seeds", "made")] for row in rows)]
+
+
 def summary(shown: Mapping[str, Any]) -> str:
     """The whole text. shown: what the page's template is given."""
     question = " ".join((shown["question"] or f"does any arm differ from {shown['baseline']}?").split())
@@ -116,20 +124,24 @@ def summary(shown: Mapping[str, Any]) -> str:
     lines += [f"- control: {row['sentence']} ({row['role']})" for row in shown["controls"]]
     if shown["endpoint_note"]:
         lines += ["", shown["endpoint_note"]]
+    if shown["compared_facts"]:
+        lines += ["", "## What was compared", ""]
+        lines += [f"- {title}: {text}" for title, text in shown["compared_facts"]]
+        lines += ["", markdown_table(_compared(shown["compared_arms"]))]
     parts = {
-        "Effects at the last update": (_effects(shown["last_effects"]), "Points. Bold: the primary endpoint; all else "
-            "is exploratory. detects: effect seen with 80 % power. These problems: would training again show it here; "
-            "a sample: on problems like these."),
+        "Effects at the last update": (_effects(shown["last_effects"]), "Points. Bold: the primary endpoint, of "
+            "the compared arms and of the controls; all else is exploratory. detects: effect seen with 80 % power. "
+            "These problems: would training again show it here; a sample: on problems like these."),
         "Scores": (_scores(shown["score_tables"]), "Per cent, with the standard error over seeds (base: over repeated "
                    "evaluations)."),
         "Seeds": (_power(shown["power"]), "Smallest effect seen with 80 % power, in points."),
         "Noise": (_noise_floors(shown["endpoint_floors"]), "Points, of the primary endpoint."),
         "Problems solved": (_coverage(shown["coverage_rows"]), "At least once in all samples, last update, means over "
                             f"runs; gained and lost against {shown['baseline']}. Both are above zero without any "
-                            "effect: compare with the placebo's."),
+                            "effect: a placebo's are beside them."),
         "Difficulty": (_difficulty(shown["difficulty_rows"]), "Points; exploratory, intervals uncorrected."),
     }  # fmt: skip
     for title, (table, note) in parts.items():
         if len(table) > 1:
             lines += ["", f"## {title}", "", markdown_table(table), "", note]
-    return "\n".join(lines) + "\n"
+    return visible("\n".join(lines) + "\n")

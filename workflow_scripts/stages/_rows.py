@@ -7,6 +7,7 @@ import pyarrow.compute as pc
 
 from workflow_scripts import tables
 from workflow_scripts.stages._findings import known
+from workflow_scripts.statistics.effects import NOT_ASSESSABLE
 
 Row = dict[str, Any]
 
@@ -181,16 +182,20 @@ def costs(runs: list[Row]) -> Row:
 
 
 def open_questions(primary: list[Row], seconds: float | None) -> list[Row]:
-    """What each comparison without a verdict needs: seeds of the arm, and the machine time with the baseline's.
+    """What each comparison without a verdict needs: seeds of the arm, and the machine time with the baseline's; where
+    seeds do not help or there is no interval yet, why.
 
     primary: the primary rows of the comparisons. seconds: of one run, None where it was not measured.
     """
     found = []
     for row in primary:
-        if not row["verdict"].startswith("inconclusive"):
+        why = f"no number of seeds helps: {row['void']}" if row.get("void") else None
+        if row["verdict"] == NOT_ASSESSABLE and not why:
+            why = row["reason"]
+        if not why and not row["verdict"].startswith("inconclusive"):
             continue
-        line = {"arm": row["arm"], "have": row["seeds"], "needed": row["seeds_needed"], "seconds": None}
-        if known(row["seeds_needed"]) and seconds is not None:
+        line = {"arm": row["arm"], "have": row["seeds"], "needed": row["seeds_needed"], "seconds": None, "why": why}
+        if not why and known(row["seeds_needed"]) and seconds is not None:
             lacking = max(0, row["seeds_needed"] - row["seeds"]) + max(0, row["seeds_needed"] - row["baseline_seeds"])
             line["seconds"] = seconds * lacking
         found.append(line)

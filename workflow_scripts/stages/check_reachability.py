@@ -118,7 +118,8 @@ def noise_control(arm: Arm, baseline: Arm) -> Row:
     if later is None:
         return {"message": "no rollout with an advantage after the first update of its batch"}
     first = first or 0.0
-    numbers = f"{percent(later)} of rollouts clipped at update index 1 and later, {percent(first)} at 0"
+    of = "rollouts with an advantage clipped at update index 1 and later"
+    numbers = f"{percent(later)} of {of}, {percent(first)} at 0"
     if later == 0 and first == 0:
         return {"verdict": "warn", "value": later, "message": "no bound fired in the whole training"}
     if later > 0 and first <= NOISE_RATIO * later:

@@ -50,7 +50,8 @@ def _of_view(analysis: Analysis, arm: str, view: str, step: int) -> Iterator[Row
         baseline = analysis.arm(analysis.baseline, benchmarks, baseline_step, pass_at)
         look = _look(analysis, treatment, baseline)
         counts = dict.fromkeys((look["seeds"], look["baseline_seeds"]))
-        unplanned = f"{' and '.join(map(str, counts))} seeds were not a planned look: exploratory"
+        plural = "s were" if list(counts) != [1] else " was"
+        unplanned = f"{' and '.join(map(str, counts))} seed{plural} not a planned look: exploratory"
         shared = {
             "arm": arm,
             "baseline": analysis.baseline,

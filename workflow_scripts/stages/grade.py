@@ -7,7 +7,19 @@ from workflow_scripts.stages._command import Job, StageError, run
 LIBRARIES = ()
 
 
+def _hold_to_what_is_asked(job: Job) -> None:
+    """Raises StageError for completions drawn in another way: a job that outlived its Snakemake may have left them."""
+    made = tables.provenance(job.input("completions"))
+    asked = {"settings": job.settings["sampled"], "code": job.settings["sampling_code"]}
+    if any(made.get(name) != value for name, value in asked.items()):
+        raise StageError(
+            f"{job.input('completions')}: drawn with other settings or by other code than the study asks for, by a job "
+            "that outlived its Snakemake; delete it to draw again"
+        )
+
+
 def main(job: Job) -> None:
+    _hold_to_what_is_asked(job)
     completions = tables.read(job.input("completions"), tables.COMPLETIONS)
     holdout = tables.read(job.input("holdout"), tables.PROBLEMS, ["problem_id", "answer"]).to_pydict()
     answers = dict(zip(holdout["problem_id"], holdout["answer"], strict=True))

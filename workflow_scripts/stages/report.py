@@ -9,7 +9,17 @@ import pyarrow.compute as pc
 
 from workflow_scripts import tables
 from workflow_scripts.figures import catalogue
-from workflow_scripts.stages import _deviations, _findings, _grids, _markdown, _page, _rows, pick_examples
+from workflow_scripts.stages import (
+    _compared,
+    _deviations,
+    _findings,
+    _grids,
+    _markdown,
+    _page,
+    _rows,
+    _warnings,
+    pick_examples,
+)
 from workflow_scripts.stages._command import Job, run
 from workflow_scripts.stages._findings import known
 
@@ -114,9 +124,10 @@ def _checks(
     endpoint = ("macro" if len(benchmarks) > 1 else benchmarks[0], settings["endpoint"]["pass_at"])
     audits = [tables.read(path, tables.GOLD_AUDIT).to_pylist() for path in job.inputs.get("gold_audit", [])]
     return [
+        *_findings.run_checks(found["runs"], found["effects"]),
         *_findings.control_checks(found["effects"]),
         *_findings.evaluation_checks(found["scores"], found["noise_floors"], endpoint),
-        *_findings.contamination_checks(contamination),
+        *_findings.contamination_checks(contamination, {rows[0]["benchmark"]: len(rows) for rows in audits if rows}),
         *_findings.audit_checks(audits),
         *_findings.prompt_checks(found["runs"], settings.get("max_prompt")),
         *_findings.engine_checks(found["runs"]),
@@ -139,23 +150,32 @@ def _grids_of(found: dict[str, list[Row]], shown: Row, settings: Row, contaminat
             _grids.run_scores(_rows.run_scores(found["scores"], arms)),
             _grids.pairs(_rows.similar_pairs(contamination)),
         ],
+        "compared_grid": _grids.compared(shown["compared_arms"]),
         "provenance_grids": [_grids.runs(found["runs"]), _grids.made(shown["provenance"])],
     }
 
 
 def _sentences(found: dict[str, list[Row]], arms: list[str]) -> list[Row]:
     """The primary row of each arm with its sentence, whole and in parts."""
-    primary = _findings.primary(found["effects"])
+    primary, void = _findings.primary(found["effects"]), _findings.void(found["reachability"])
+    rows = [primary[arm] | {"void": void.get(arm)} for arm in arms if arm in primary]
     return [
-        {
-            **primary[arm],
-            "sentence": _findings.verdict_sentence(primary[arm]),
-            "parts": _findings.verdict_parts(primary[arm]),
-            "kind": _findings.verdict_kind(primary[arm]["verdict"]),
-        }
-        for arm in arms
-        if arm in primary
+        row
+        | {"sentence": _findings.verdict_sentence(row), "parts": _findings.verdict_parts(row)}
+        | {"kind": "unknown" if row["void"] else _findings.verdict_kind(row["verdict"])}
+        for row in rows
     ]
+
+
+def _tally(comparisons: list[Row]) -> list[Row]:
+    """How many arms of each verdict; those that are better or worse by name."""
+    found: dict[str, Row] = {}
+    for row in comparisons:
+        verdict = _findings.VOID if row["void"] else row["verdict"]
+        line = found.setdefault(verdict, {"verdict": verdict, "count": 0, "arms": []})
+        line["count"] += 1
+        line["arms"] += [row["arm"]] if row["kind"] == "decided" else []
+    return list(found.values())
 
 
 def context(job: Job) -> dict[str, Any]:
@@ -172,26 +192,32 @@ def context(job: Job) -> dict[str, Any]:
     by_check = _findings.by_check(found["reachability"], checks, arms)
     sentences = _sentences(found, arms)
     comparisons = [row for row in sentences if row["role"] == "comparison"]
+    comparisons.sort(key=lambda row: row["kind"] != "decided")
     controls = [row for row in sentences if row["role"] != "comparison"]
     figures, power = _figures(job), found["power"]
     per_run = power[0]["seconds_per_run"] if power and known(power[0]["seconds_per_run"]) else None
-    states = Counter(row["verdict"] for rows in by_check.values() for row in rows)
+    grouped = _findings.worst_first(by_check, {settings["baseline"], *(row["arm"] for row in comparisons)})
+    states = Counter(group["verdict"] for group in grouped)
+    compared = settings if "compared" in settings else None
     shown = {
         **settings,
-        "warnings": _findings.warnings(
+        "warnings": _warnings.warnings(
             found["effects"], found["runs"], found["reachability"], checks, plan.warnings if plan else ()
         ),
         "plan": plan,
         "comparisons": comparisons,
         "controls": controls,
-        "tally": list(Counter(row["verdict"] for row in comparisons).items()),
+        "tally": _tally(comparisons),
+        "compared_facts": _compared.facts(compared, found["runs"], found["scores"]) if compared else [],
+        "compared_arms": _compared.arms(compared) if compared else [],
         "endpoint_note": _findings.endpoint_note(comparisons, controls, settings["baseline"], len(settings["looks"])),
         "open_questions": _rows.open_questions(comparisons, per_run),
         "first_figure": figures.get(FIRST),
         "power_figures": [figures[name] for name in OF_POWER if name in figures],
         "figure_sections": _sections(figures),
-        "states": {state: states[state] for state in ("pass", "warn", "fail")},
-        "checks": _findings.worst_first(by_check),
+        "states": {state: states[state] for state in ("fail", "warn", "pass", None)},
+        "findings": sum(map(len, by_check.values())),
+        "checks": grouped,
         "power": power,
         "last_effects": _rows.last_effects(found["effects"], arms),
         "endpoint_floors": _rows.endpoint_floors(found["noise_floors"], sentences),

@@ -1,6 +1,7 @@
 """Which problems are solved at all: solve-rate histogram, and problems gained and lost against the baseline.
 
-Gained and lost are both positive without any effect, so the counts of a placebo stand beside them.
+Gained and lost are both positive without any effect, so the counts of a placebo stand beside them. Runs of one seed
+share their noise, and a placebo has seeds of its own: so runs are compared with those of other seeds.
 """
 
 from typing import Any
@@ -20,15 +21,25 @@ def _solved(analysis: Analysis, arm: str, benchmark: str, step: int) -> tuple[li
     return list(runs), np.array([cell.correct > 0 for (cell,) in runs.values()], dtype=np.float64)
 
 
-def _gained_and_lost(here: Any, there: Any, same: bool) -> tuple[Any, Any]:
+def _others(seeds: list[int], there: list[int], same: bool) -> Any:
+    """(S, S'): 1 for the runs there that a run here is compared with: those of other seeds; where there is no such run,
+    and it is not the same arm, all."""
+    others = np.array([[seed != other for other in there] for seed in seeds], dtype=np.float64).reshape(len(seeds), -1)
+    return others if same else np.where(others.any(axis=1, keepdims=True), others, 1.0)
+
+
+def _gained_and_lost(here: Any, there: Any, others: Any) -> tuple[Any, Any]:
     """(S,) each: problems that only a run here, or only one there, solves; means over the runs there.
 
-    here, there: (S, N). same: they are the runs of one arm, and none is compared with itself. nan without runs there.
+    here, there: (S, N). others: (S, S'), which of them count for which. nan where there is none.
     """
-    if len(there) <= same:
+    if not len(there):
         return np.full(len(here), np.nan), np.full(len(here), np.nan)
-    others = len(there) - same  # a run against itself adds nothing to the sums
-    return (here @ (1 - there).T).sum(1) / others, ((1 - here) @ there.T).sum(1) / others
+    with np.errstate(invalid="ignore"):  # 0/0
+        gained, lost = (
+            (others * pairs).sum(1) / others.sum(1) for pairs in (here @ (1 - there).T, (1 - here) @ there.T)
+        )
+    return gained, lost
 
 
 def _placebo(analysis: Analysis, benchmark: str, step: int) -> Row:
@@ -37,10 +48,11 @@ def _placebo(analysis: Analysis, benchmark: str, step: int) -> Row:
     counts = []
     for arm in placebos or [analysis.baseline]:
         own = analysis.endpoint_step(arm) if step == analysis.endpoint_step(analysis.baseline) else step
-        _, here = _solved(analysis, arm, benchmark, own)
-        _, there = _solved(analysis, analysis.baseline, benchmark, step)
+        seeds, here = _solved(analysis, arm, benchmark, own)
+        of_baseline, there = _solved(analysis, analysis.baseline, benchmark, step)
         if len(here):
-            counts.append([part.mean() for part in _gained_and_lost(here, there, arm == analysis.baseline)])
+            others = _others(seeds, of_baseline, arm == analysis.baseline)
+            counts.append([part.mean() for part in _gained_and_lost(here, there, others)])
     if not counts:
         return {}
     gained, lost = np.mean(counts, axis=0)
@@ -56,11 +68,14 @@ def _rows(analysis: Analysis, arm: str, benchmark: str, step: int) -> list[Row]:
     columns = {"solved": solved.sum(1)}
     repeats, of_base = _solved(analysis, BASE, benchmark, 0)
     if arm != BASE:
-        _, baseline = _solved(analysis, analysis.baseline, benchmark, at := analysis.baseline_step(arm, step))
-        columns["gained"], columns["lost"] = _gained_and_lost(solved, baseline, arm == analysis.baseline)
+        at = analysis.baseline_step(arm, step)
+        its_seeds, baseline = _solved(analysis, analysis.baseline, benchmark, at)
+        others = _others(seeds, its_seeds, arm == analysis.baseline)
+        columns["gained"], columns["lost"] = _gained_and_lost(solved, baseline, others)
         row |= {"against": analysis.baseline, **_placebo(analysis, benchmark, at)}
     if repeats:  # each repeat against the others shows what luck does
-        gained, lost = _gained_and_lost(solved, of_base, arm == BASE)
+        others = _others(seeds, repeats, True) if arm == BASE else np.ones((len(seeds), len(repeats)))
+        gained, lost = _gained_and_lost(solved, of_base, others)
         columns |= {"gained_from_base": gained, "lost_from_base": lost}
     cells = [cell for (cell,) in analysis.runs(arm, [benchmark], step).values()]
     bins = 1 + max(int(cell.samples.max()) for cell in cells)

@@ -278,7 +278,10 @@ def _train(job: Job, asked: int | str, lease: Lease) -> None:
         if not keeper.manifest:
             keeper.save_checkpoint(*_beginning(job, trainer, saved.saving / "branch"))
         print(f"{diverged}; the run ends and counts with its last checkpoint", flush=True)
-    except (EngineError, TrainingError, LeaseError) as error:
+    except (EngineError, TrainingError) as error:
+        raise StageError(str(error)) from None
+    except LeaseError as error:
+        shutil.rmtree(saved.saving, ignore_errors=True)
         raise StageError(str(error)) from None
     except RuntimeError as error:
         if not should_reduce_batch_size(error):
@@ -293,6 +296,7 @@ def _train(job: Job, asked: int | str, lease: Lease) -> None:
     if drift:
         raise StageError("frozen base weights have changed during training; the run is not usable")
     staged = replace(job, outputs={n: [str(saved.saving / "finished" / f"{n}.parquet")] for n in job.outputs})
+    staged.provenance = job.provenance
     for name, (table, rows) in recorder.tables().items():
         if name == "rollouts" and not job.compute["keep"]["rollouts"]:
             rows = rows.set_column(rows.schema.get_field_index("completion"), "completion", [[None] * len(rows)])
@@ -328,6 +332,7 @@ def _train(job: Job, asked: int | str, lease: Lease) -> None:
         state.put_in_place(saved.saving / "finished", saved.finished, lease)
         finished.publish(saved.finished, job.provenance, _staged(job))
     except LeaseError as error:
+        shutil.rmtree(saved.saving, ignore_errors=True)
         raise StageError(str(error)) from None
     saved.ended() if keep_last else saved.remove()
 

@@ -77,6 +77,6 @@ def seeds_for_population(run_sd: float, extra_variance: float, margin: float, al
     return _smallest(enough)
 
 
-def upper_bound(sd: float, df: int, confidence: float = 0.8) -> float:
+def upper_bound(sd: float, df: float, confidence: float = 0.8) -> float:
     """Upper confidence bound of an SD estimated with df degrees of freedom: what to plan with."""
     return float(sd * np.sqrt(df / chi2.ppf(1 - confidence, df)))

@@ -32,6 +32,8 @@ def _as_json(value: dict[str, Any]) -> dict[str, Any]:
 def _name(value: str) -> str:
     if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}", value):
         raise ValueError("a name that can be a folder: letters, digits, _ and -, at most 64, not starting with _ or -")
+    if re.search(r"(.+)\1{19}$", value):  # Snakemake takes it for a loop
+        raise ValueError("a name that does not end in the same characters twenty times over")
     return value
 
 

@@ -11,6 +11,7 @@ import contextlib
 import fcntl
 import json
 import os
+import re
 import signal
 import socket
 import threading
@@ -76,8 +77,12 @@ class Lease:
             content = newest.file.read_bytes()
         if newest.number == self.number and (_holder(content) or {}).get("token") == self.token:
             return
-        by = f" by {_named(content)}" if content else ""
-        raise LeaseError(f"{self.folder} was taken over{by}: this job had not been heard of for {DEAD_SECONDS:.0f} s")
+        if _holder(content) is None:
+            raise LeaseError(f"{self.file} is gone or damaged: nothing tells whose turn it is")
+        by = _named(content)
+        raise LeaseError(
+            f"{self.folder} was taken over by {by}: this job had not been heard of for {DEAD_SECONDS:.0f} s"
+        )
 
     def share(self) -> None:
         """In another process of the same job: the lease lasts at least as long as this process."""
@@ -128,7 +133,8 @@ class Lease:
 
 def numbers(folder: Path) -> list[int]:
     """Of all leases in a folder, of the living and the dead."""
-    return [int(p.name.rpartition("-")[2]) for p in folder.glob("lease-[0-9]*")]
+    found = [re.fullmatch(r"lease-(\d+)", path.name) for path in folder.glob("lease-*")]
+    return [int(match[1]) for match in found if match]
 
 
 def _content(lease: Lease) -> bytes | None:

@@ -2,9 +2,9 @@
 
 State lies in an undeclared folder, one sub-folder per identity and saved rollout-batch boundary: what transformers'
 Trainer needs to go on (weights, optimizer, scheduler, random states), the records so far, and ``state.json``, which
-names the run's identity (settings without steps and checkpoints, code, inputs) and every file with its size. A state
-is written beside the others, forced to the disk and only then renamed into its place; what is half-written, of another
-identity, or without one of its files is ignored. Checkpoints hold only what changed, as safetensors.
+names the run's identity (settings without steps and checkpoints, code, inputs) and every file with its hash. A state
+is written beside the others, forced to the disk and only then renamed into its place; what is half-written, damaged, of
+another identity, or without one of its files is ignored. Checkpoints hold only what changed, as safetensors.
 """
 
 import hashlib
@@ -89,7 +89,7 @@ class StateFolder:
 
     def complete(self, checkpoint: Path, extra: dict[str, Any]) -> None:
         """Put a state that was saved in `saving` in its place, then drop older ones. Raises LeaseError."""
-        files = {p.name: p.stat().st_size for p in checkpoint.iterdir()}
+        files = {p.name: tables.file_sha256(p) for p in checkpoint.iterdir()}
         write_json(checkpoint / "state.json", {"identity": self.identity, "files": files, **extra})
         put_in_place(checkpoint, self.folder / checkpoint.name, self.lease)
         for other in self._saved():
@@ -97,16 +97,19 @@ class StateFolder:
                 shutil.rmtree(other, ignore_errors=True)
 
     def _saved(self) -> list[Path]:
-        return sorted(self.folder.glob("checkpoint-*"), key=lambda p: int(p.name.rpartition("-")[2]))
+        found = [path for path in self.folder.glob("checkpoint-*") if path.name.rpartition("-")[2].isdecimal()]
+        return sorted(found, key=lambda path: int(path.name.rpartition("-")[2]))
 
     def _whole(self, folder: Path) -> dict[str, Any] | None:
         """What a state of this identity says of itself; None if it is not whole."""
         try:
             saved = json.loads((folder / "state.json").read_text(encoding="utf-8"))
-            sizes = {p.name: p.stat().st_size for p in folder.iterdir() if p.name != "state.json"}
+            if not isinstance(saved, dict) or saved.get("identity") != self.identity:
+                return None
+            files = {p.name: tables.file_sha256(p) for p in folder.iterdir() if p.name != "state.json"}
         except (OSError, ValueError):
             return None
-        if not isinstance(saved, dict) or (saved.get("identity"), saved.get("files")) != (self.identity, sizes):
+        if saved.get("files") != files:
             return None
         return saved
 

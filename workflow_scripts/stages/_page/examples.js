@@ -22,17 +22,19 @@
     const line = visible(text).replace(/\s+/g, " ");
     return line.length > most ? Array.from(line).slice(0, most).join("") + "…" : line;
   }
-  function rate(problem, arm) {
-    const found = problem.arms[arm];
-    return found && found.samples ? found.correct / found.samples : null;
+  // The difference of two solve rates as a fraction of whole numbers: equal ones are equal, and halves are halves.
+  function fraction(problem) {
+    const here = problem.arms[state.arm], there = problem.arms[data.baseline];
+    if (!here || !there || !here.samples || !there.samples) return null;
+    return [here.correct * there.samples - there.correct * here.samples, here.samples * there.samples];
   }
   function gain(problem) {
-    const here = rate(problem, state.arm), there = rate(problem, data.baseline);
-    return here === null || there === null ? null : here - there;
+    const found = fraction(problem);
+    return found && found[0] / found[1];
   }
-  function points(value) {
-    const text = Math.abs(100 * value).toFixed(0);
-    return text === "0" ? "0" : (value > 0 ? "+" : "−") + text;
+  function points(found) {
+    const size = Math.floor((200 * Math.abs(found[0]) + found[1]) / (2 * found[1])); // halves away from zero
+    return size === 0 ? "0" : (found[0] > 0 ? "+" : "−") + size;
   }
   function chooser(title, name, options, value, act) {
     const label = make("label", name, title), select = make("select");
@@ -118,7 +120,7 @@
     if (!found.includes(state.problem)) state.problem = found[0] || null;
     const now = found.indexOf(state.problem);
     const listed = found.map(function (p, n) {
-      const by = gain(p);
+      const by = fraction(p);
       return [String(n), (by === null ? "" : points(by) + " points: ") + short(p.question || p.id, 70)];
     });
     function step(title, name, by) {

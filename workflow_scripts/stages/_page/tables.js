@@ -2,10 +2,25 @@
 (function () {
   const PAGE = 25, SEARCHED = 9;
 
+  // What is typed and what is shown, in one form: minus signs and hyphens, narrow and unbreakable spaces, case.
+  function plain(text) {
+    return text.toLowerCase().replace(/[\u2010-\u2015\u2212]/g, "-").replace(/[\u00a0\u2000-\u200a\u202f]/g, " ");
+  }
+  // Every word, anywhere in a row; one in quotes by itself: "gapo" leaves out gapo_matched.
+  function search(typed) {
+    const found = Array.from(plain(typed).matchAll(/"([^"]*)"?|\S+/g), function (part) {
+      if (part[1] === undefined) return function (text) { return text.includes(part[0]); };
+      const word = part[1].trim().replace(/[.*+?^${}()|[\]\\]/g, "\\$&");
+      const alone = new RegExp("(^|[^\\p{L}\\p{N}_-])" + word + "($|[^\\p{L}\\p{N}_-])", "u");
+      return function (text) { return !word || alone.test(text); };
+    });
+    return function (text) { return found.every(function (one) { return one(text); }); };
+  }
+
   function enhance(table) {
     const body = table.tBodies[0];
     const rows = Array.from(body.rows, function (row, place) {
-      return { row: row, place: place, text: row.textContent.toLowerCase() };
+      return { row: row, place: place, text: plain(Array.from(row.cells, function (cell) { return cell.textContent; }).join("\n")) };
     });
     if (rows.length < 2) return;
     let shown = rows, first = 0, all = false;
@@ -30,6 +45,10 @@
       }
     }
 
+    function onPaper() { // all pages of the table
+      body.replaceChildren(...shown.map(function (entry) { return entry.row; }));
+    }
+
     function button(text, name, act) {
       const made = document.createElement("button");
       made.type = "button";
@@ -41,17 +60,18 @@
 
     let pager = null, back, on, whole;
     if (rows.length >= SEARCHED) {
-      const search = document.createElement("input");
-      search.type = "search";
-      search.placeholder = "Search";
-      search.setAttribute("aria-label", "Search " + title);
-      search.addEventListener("input", function () {
-        const words = search.value.toLowerCase().split(/\s+/).filter(Boolean);
-        shown = rows.filter(function (entry) { return words.every(function (word) { return entry.text.includes(word); }); });
+      const field = document.createElement("input");
+      field.type = "search";
+      field.placeholder = "Search";
+      field.title = "Words anywhere in a row; one in \"quotes\" by itself";
+      field.setAttribute("aria-label", "Search " + title);
+      field.addEventListener("input", function () {
+        const fits = search(field.value);
+        shown = rows.filter(function (entry) { return fits(entry.text); });
         first = 0;
         draw();
       });
-      tools.append(search);
+      tools.append(field);
     }
     if (rows.length > PAGE) {
       pager = document.createElement("span");
@@ -97,6 +117,8 @@
       head.replaceChildren(act);
     });
     draw();
+    window.addEventListener("beforeprint", onPaper);
+    window.addEventListener("afterprint", draw);
   }
 
   document.querySelectorAll("table[data-title]").forEach(enhance);
