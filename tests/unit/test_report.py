@@ -291,7 +291,7 @@ def test_figures_are_drawn_and_need_nothing_from_outside(tmp_path: Path, name: s
 
 
 EMPTY = {
-    "effects": ({"effects": [effect("gapo", 0.06, None, None, "not assessable")]}, "no interval: the variance is not known"),
+    "effects": ({"effects": [effect("gapo", 0.06, None, None, "not assessable")]}, "no interval: the variance is"),
     "learning_curves": ({"scores": [row for row in contents()["scores"] if row["arm"] == "base"]}, "no trained run"),
     "clip_fraction": ({"dynamics": []}, "no bound could fire"),
     "ratio_advantage": ({"dynamics": []}, "nothing to correlate"),
