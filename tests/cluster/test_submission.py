@@ -73,14 +73,21 @@ def test_what_slurm_would_refuse_is_said_in_a_line_before_anything_is_submitted(
 ) -> None:
     copy = work(finished)
     untrained(copy.root, gpus=1, seconds=0)
-    needs = {"train_fixed": {"slurm_partition": "nope"}, "train": {"gpu_model": "h900"}, "trian": {"runtime": 5}}
+    needs = {
+        "train_fixed": {"slurm_partition": "nope", "gpu_modle": "a100"},
+        "train": {"gpu_model": "h900"},
+        "trian": {"runtime": 5},
+    }
     copy.profile(lambda profile: profile.update({"set-resources": needs}))
     copy.profile(lambda profile: profile["default-resources"].update(slurm_account="nobody"))
     before = set(slurm.jobs())
     said, _ = copy.submit(*RUNS).communicate()
     assert "set-resources: trian: no rule of that name" in said
     lines = [line.strip() for line in said.splitlines() if "slurm/config.yaml: " in line]
-    assert len(lines) == 3 + slurm.accounting  # without it, no account is wrong
+    assert len(lines) == 4 + slurm.accounting  # without it, no account is wrong
+    assert any(
+        "train_fixed: gpu_modle: no resource that Slurm's jobs have; did you mean gpu_model?" in x for x in lines
+    )
     assert (
         any("slurm_account: 'nobody' is not yours; there are: " in line and "tests" in line for line in lines)
         == slurm.accounting
@@ -88,4 +95,10 @@ def test_what_slurm_would_refuse_is_said_in_a_line_before_anything_is_submitted(
     assert any("train_fixed: sbatch would refuse it: invalid partition specified: nope" in line for line in lines)
     assert any("train: sbatch would refuse it" in line and "--gpus=h900:1" in line for line in lines)
     assert "Traceback" not in said
+    copy.profile(lambda profile: profile.pop("set-resources"))
+    copy.profile(lambda profile: profile["default-resources"].pop("slurm_account"))
+    copy.profile(lambda profile: profile["default-resources"].update(mem_mb="20000 * attempt"))
+    said, _ = copy.submit(*RUNS).communicate()
+    (line,) = [line.strip() for line in said.splitlines() if "slurm/config.yaml: " in line]
+    assert "sbatch would refuse its try 4: " in line and "--mem 80000" in line
     assert set(slurm.jobs()) == before

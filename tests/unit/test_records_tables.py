@@ -14,7 +14,7 @@ from workflow_scripts.tables import TableError
 def test_missing_runs_are_left_out_only_when_allowed(tmp_path: Path) -> None:
     write_run(tmp_path, "fixed", 0, mixed(1), [])
     assert {row["seed"] for row in dynamics(tmp_path, {"fixed": [0, 1]}, allow_missing=True)} == {0}
-    with pytest.raises(TableError, match=r"seed-1/rollout_updates.parquet: the file is missing"):
+    with pytest.raises(TableError, match=r"seed-1/rollouts.parquet: the file is missing"):
         dynamics(tmp_path, {"fixed": [0, 1]})
 
 

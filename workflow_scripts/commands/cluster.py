@@ -45,6 +45,15 @@ def _call(job: Any) -> str | None:
     return get_submit_command(job, fixed | said) + set_gres_string(job)
 
 
+def _of_try(job: Any, attempt: int) -> str | None:
+    """The call of that try: what a job asks for may grow with it, beyond the machine."""
+    job.attempt = attempt
+    try:
+        return _call(job)
+    finally:
+        job.attempt = 1
+
+
 def _other_accounts(account: str) -> str | None:
     """The accounts of the user, if that one is not among them; None where it is, or where there is no accounting."""
     command = ["sacctmgr", "-n", "-P", "-s", "list", "user", getpass.getuser(), "format=account"]
@@ -149,24 +158,23 @@ def faults(jobs: Iterable[Any], overwritten: Iterable[str], rules: Iterable[str]
         for name in overwritten
         if name not in known and not name.startswith("train_")  # of another study, whose arm is branched off
     ]
-    calls: dict[str, str] = {}
+    calls: dict[tuple[str | None, str | None], tuple[str, int]] = {}
     accounts: dict[str, str] = {}
     for job in jobs:
         lines += _misspelt(job)
-        for attempt in {1, job.restart_times + 1}:  # what grows with it may grow beyond the machine
-            job.attempt = attempt
-            try:
-                if call := _call(job):
-                    calls.setdefault(call, f"{job.rule.name}: " + (f"try {attempt}: " if attempt > 1 else ""))
-            except WorkflowError as error:
-                lines.append(f"{FILE}: {job.rule.name}: {error}")
-        job.attempt = 1
+        last = job.restart_times + 1
+        try:
+            calls.setdefault((_of_try(job, 1), _of_try(job, last)), (job.rule.name, last))
+        except WorkflowError as error:
+            lines.append(f"{FILE}: {job.rule.name}: {error}")
         if account := job.resources.get("slurm_account"):
             accounts.setdefault(str(account), job.rule.name)
     for account, rule in accounts.items():
         if others := _other_accounts(account):
             lines.append(f"{FILE}: {rule}: slurm_account: {account!r} is not yours; there are: {others}")
-    for call, whose in calls.items():
-        if said := _refused(call):
-            lines.append(f"{FILE}: {whose}sbatch would refuse it: {said}")
+    for (first, then), (rule, last) in calls.items():
+        if first and (said := _refused(first)):
+            lines.append(f"{FILE}: {rule}: sbatch would refuse it: {said}")
+        elif then and then != first and (said := _refused(then)):
+            lines.append(f"{FILE}: {rule}: sbatch would refuse its try {last}: {said}")
     return list(dict.fromkeys(lines))
