@@ -104,7 +104,7 @@ def begin():
     BEGUN.append(True)
     unlock.hold()
     faults = preflight.unwritable(Path(ROOT)) or preflight.missing_sources(STUDY, Path(ROOT))
-    if unknown := unrecorded():
+    if not workflow.touch and (unknown := unrecorded()):  # --touch takes everything over, unseen
         faults.append(without_record(unknown))
     if queued := cluster.cancel_pending():
         print(f"cancelled {queued} jobs that an earlier Snakemake had left in Slurm's queue", file=sys.stderr)

@@ -64,7 +64,7 @@ import sys
 from snakemake.cli import main
 from snakemake.executors.touch import Executor
 Executor.SLEEPING_TIME = 0
-sys.argv[1:] = ["--touch", "--cores", "2"]
+sys.argv[1:] = ["--touch", "--forceall", "--cores", "2"]
 main()
 """
 
