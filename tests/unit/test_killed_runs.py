@@ -204,7 +204,7 @@ def test_a_damaged_state_gives_way_to_the_one_before(two_states: Stage, tmp_path
     assert step() == 4
     for file in sorted(state.iterdir()):
         content = file.read_bytes()
-        damaged = [content[:-1], content[: len(content) // 2], b""]
+        damaged = [content[:-1], content[: len(content) // 2], b"", content[:-1] + bytes([content[-1] ^ 1])]
         for bad in [*damaged, *(GARBAGE if file.name == "state.json" else [])]:
             file.write_bytes(bad)
             assert step() == 2, file.name
@@ -214,6 +214,8 @@ def test_a_damaged_state_gives_way_to_the_one_before(two_states: Stage, tmp_path
     (state / "more").touch()
     assert step() == 2
     (state / "more").unlink()
+    shutil.copytree(state, state.with_name("checkpoint-4.bak"))  # somebody's copy
+    assert step() == 4
     (state.parent / "branch-2.tar").unlink()
     assert step() is None
 

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 from training_stage import Stage, last_line
 
-from workflow_scripts.commands import cluster, preflight, unlock
+from workflow_scripts.commands import cluster, preflight, progress, unlock
 
 Mount = Callable[..., None]
 
@@ -71,9 +71,28 @@ def test_where_results_cannot_be_written_the_job_says_so(mount: Mount, tmp_path:
     assert done.returncode == 1
     assert last_line(done).startswith("armslength: ")
     assert f"Read-only file system; the study writes below {stage.root}" in last_line(done)
-    (said,) = preflight.unwritable(stage.root / "runs")
+    (said,) = preflight.unwritable(stage.root / "runs" / "arm" / "seed-0")
     assert said == f"{stage.root} cannot be written; run in a folder that can (snakemake --directory)"
     assert preflight.unwritable(tmp_path / "other") == []
+    one = tmp_path / "one"
+    (one / "logs").mkdir(parents=True)
+    mount("--bind", str(one / "logs"), str(one / "logs"))
+    mount("-o", "remount,ro,bind", str(one / "logs"))
+    (said,) = preflight.unwritable(one)
+    assert said.startswith(f"{one / 'logs'} cannot be written")
+
+
+def test_where_a_job_could_not_even_write_its_log_the_end_says_why(mount: Mount, tmp_path: Path) -> None:
+    root = tmp_path / "results"
+    root.mkdir()
+    assert progress.failures(root) == []
+    mount("-t", "tmpfs", "-o", "size=512k", "tmpfs", str(root))
+    (root / "logs").mkdir()
+    (root / "logs" / "count.log").touch()
+    (root / "logs" / "train.log").write_text("armslength: no such model\n")
+    assert progress.failures(root) == [
+        f"{root}: no space left on the disk; free some and start again", f"{root}/logs/train.log: no such model",
+    ]  # fmt: skip
 
 
 def test_of_two_trainers_of_one_run_the_second_waits_and_trains_nothing(undisturbed: Stage, tmp_path: Path) -> None:

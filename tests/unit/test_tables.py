@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from workflow_scripts import tables
+from workflow_scripts.stages import _command
 
 ALL = {value.name: value for value in vars(tables).values() if isinstance(value, tables.Table)}
 ROW = {"problem_id": "a", "benchmark": "b", "row": 0, "question": "1+1?", "answer": "2", "difficulty": None}
@@ -78,6 +79,28 @@ def test_content_digest_is_of_the_rows_not_of_provenance(tmp_path: Path) -> None
     tables.write(changed, tables.PROBLEMS, [{**ROW, "answer": "3"}], {"code": "1"})
     assert tables.input_digest(path) == tables.input_digest(other)
     assert tables.input_digest(path) != tables.input_digest(changed)
+
+
+def test_a_footer_names_inputs_as_they_were_when_the_job_began(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A job that outlives its Snakemake must not say that it was made from what came meanwhile."""
+    made = tmp_path / "runs.parquet"
+    arguments = {
+        "--settings": "{}",
+        "--code": "c",
+        "--root": str(tmp_path),
+        "--input": f"train={tmp_path / 'train.txt'}",
+    }
+    monkeypatch.setattr("sys.argv", ["stage", *sum(arguments.items(), ()), "--output", f"runs={made}"])
+    (tmp_path / "train.txt").write_text("first")
+    before = tables.inputs_digest([str(tmp_path / "train.txt")], tmp_path)
+
+    def main(job: _command.Job) -> None:
+        (tmp_path / "train.txt").write_text("second")
+        job.write("runs", tables.RUNS, [])
+
+    _command.run(main)
+    assert tables.provenance(made)["inputs"] == before
+    assert before != tables.inputs_digest([str(tmp_path / "train.txt")], tmp_path)
 
 
 def test_inputs_digest_moves_with_the_results(tmp_path: Path) -> None:
