@@ -4,7 +4,6 @@ import atexit
 import gc
 import mimetypes
 import os
-import re
 import shlex
 import sys
 from functools import lru_cache
@@ -37,10 +36,8 @@ try:
 except StudyFaults as faults:
     sys.exit("The study cannot run:\n" + "\n".join(f"  {line}" for line in faults.lines))
 
-# Snakemake itself does not say so before its DAG is made
-DRY_RUN = any(re.fullmatch("-[a-zA-Z]*n[a-zA-Z]*|--dry-?run", word) for word in sys.argv[1:])
 BEGUN = []  # whether `begin` was called
-if not DRY_RUN and (fault := preflight.unwritable(Path(".snakemake"))):
+if fault := preflight.unwritable(Path(".snakemake")):  # a dry run writes there too
     sys.exit(f"armslength: {fault[0]}")
 
 ROOT = f"results/{STUDY.study}"

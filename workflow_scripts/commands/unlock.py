@@ -8,7 +8,6 @@ long as it lives (`hold`, called by the Snakefile's onstart), and a lock of the 
 import argparse
 import fcntl
 import os
-import shutil
 import sys
 from contextlib import suppress
 from pathlib import Path
@@ -91,7 +90,8 @@ def main(arguments: list[str]) -> int:
         process.kill()
     queued = cluster.cancel_pending()
     locks = list((SNAKEMAKE / "locks").glob("*.lock"))
-    shutil.rmtree(SNAKEMAKE / "locks", ignore_errors=True)
+    for lock in locks:
+        lock.unlink(missing_ok=True)
     if left or locks or queued:
         ended = f"{len(left)} jobs it had left" + (f", cancelled {queued} in Slurm's queue" if queued else "")
         print(f"armslength: the last Snakemake was killed; ended {ended}, removed its locks")
