@@ -101,4 +101,4 @@ def test_what_slurm_would_refuse_is_said_in_a_line_before_anything_is_submitted(
     said, _ = copy.submit(*RUNS).communicate()
     (line,) = [line.strip() for line in said.splitlines() if "slurm/config.yaml: " in line]
     assert "sbatch would refuse its try 4: " in line and "--mem 80000" in line
-    assert set(slurm.jobs()) == before
+    assert set(slurm.jobs()) <= before  # Slurm forgets old ones
