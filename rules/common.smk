@@ -99,11 +99,12 @@ def begin():
     if not workflow.is_main_process:  # the process that runs one job
         return
     BEGUN.append(True)
+    alone = not unlock.alive()  # another study's Snakemake may be at work here
     unlock.hold()
     faults = preflight.unwritable(Path(ROOT)) or preflight.missing_sources(STUDY, Path(ROOT))
     if not workflow.touch and (unknown := unrecorded()):  # --touch takes everything over, unseen
         faults.append(without_record(unknown))
-    if queued := cluster.cancel_pending():
+    if alone and (queued := cluster.cancel_pending()):
         print(f"cancelled {queued} jobs that an earlier Snakemake had left in Slurm's queue", file=sys.stderr)
     if workflow.executor_plugin.name == "slurm":
         cluster.be_patient()

@@ -83,7 +83,8 @@ def _refused(call: str) -> str | None:
 def cancel_pending() -> int:
     """Cancel the jobs that an earlier Snakemake of this folder has left in the queue; how many there were.
 
-    Started later, they would remove and make again what has been made since. To be called while none is at work here.
+    Started later, they would remove and make again what has been made since. To be called while no Snakemake is at work
+    here, of another study either.
     """
     listed = ["squeue", "--me", "--noheader", "--states=PENDING", "--format=%i|%j|%k|%Z"]
     try:
