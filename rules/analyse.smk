@@ -237,7 +237,7 @@ rule summarise_dynamics:
 rule ask_policies:
     """What every clip policy of the study would have done with the recorded ratios of each run."""
     input:
-        records=run_files("rollout_updates.parquet") + run_files("tail_tokens.parquet"),
+        records=run_files("rollout_updates.parquet") + run_files("tail_tokens.parquet") + run_files("rollouts.parquet"),
     output:
         policies=table("policies"),
     log:
@@ -283,6 +283,7 @@ rule check_reachability:
     input:
         records=run_files("rollout_updates.parquet")
         + run_files("tail_tokens.parquet")
+        + run_files("rollouts.parquet")
         + run_files("checkpoints.parquet"),
     output:
         reachability=table("reachability"),

@@ -73,7 +73,7 @@ ROLLOUTS = Table(
     {
         "batch": SMALL, "prompt_position": SMALL, "rollout": SMALL, "problem_id": TEXT, "group_size": SMALL,
         "group_correct": SMALL, "reward": SINGLE, "success": FLAG, "status": TEXT, "advantage": SINGLE,
-        "completion_tokens": SMALL, "truncated": FLAG, "completion": TEXT,
+        "completion_tokens": SMALL, "truncated": FLAG, "completion": TEXT, "old_log_prob": pa.list_(SINGLE),
     },
     ("batch", "prompt_position", "rollout"),
 )  # fmt: skip
@@ -192,8 +192,9 @@ DYNAMICS = Table(
     "dynamics",
     {
         "arm": TEXT, "seed": INT, "step": INT, "update_index": INT, "group_correct": INT, "rollouts": INT,
-        "positive_rollouts": INT, "negative_rollouts": INT, "clipped_upper_share": REAL, "clipped_lower_share": REAL,
-        "clipped_upper_token_share": REAL, "clipped_lower_token_share": REAL, "mean_abs_ratio_deviation": REAL,
+        "positive_rollouts": INT, "negative_rollouts": INT, "clipped_quadrant_1_share": REAL,
+        "clipped_quadrant_2_share": REAL, "clipped_quadrant_3_share": REAL, "clipped_quadrant_4_share": REAL,
+        "positive_tokens": INT, "negative_tokens": INT, "mean_abs_ratio_deviation": REAL,
         "mean_entropy": REAL, "mean_upper_width": REAL, "mean_completion_tokens": REAL, "truncated_share": REAL,
         "mean_reward": REAL, "flat_group_share": REAL, "starved_group_share": REAL, "saturated_group_share": REAL,
         "identical_rollout_share": REAL, "ratio_advantage_correlation": REAL,
@@ -205,9 +206,9 @@ POLICIES = Table(
     {
         "arm": TEXT, "seed": INT, "policy": TEXT, "own": FLAG, "group_correct": INT, "rollouts": INT, "tokens": INT,
         "positive_rollouts": INT, "negative_rollouts": INT, "positive_tokens": INT, "negative_tokens": INT,
-        "clipped_upper_tokens": INT, "clipped_lower_tokens": INT, "clipped_upper_share": REAL,
-        "mean_upper_width": REAL, "decisive_tokens": INT, "quadrant_1_tokens": INT, "quadrant_2_tokens": INT,
-        "quadrant_3_tokens": INT, "quadrant_4_tokens": INT, "reason": TEXT,
+        "clipped_quadrant_1_tokens": INT, "clipped_quadrant_2_tokens": INT, "clipped_quadrant_3_tokens": INT,
+        "clipped_quadrant_4_tokens": INT, "mean_upper_width": REAL, "decisive_tokens": INT, "quadrant_1_tokens": INT,
+        "quadrant_2_tokens": INT, "quadrant_3_tokens": INT, "quadrant_4_tokens": INT, "reason": TEXT,
     },
     ("arm", "seed", "policy", "group_correct"),
 )  # fmt: skip

@@ -128,8 +128,9 @@ class Made:
                     mixed = 0 < c < GROUP_SIZE
                     rows.append({
                         **shared, "group_correct": c, "rollouts": 16, "positive_rollouts": 2 * c if mixed else 0,
+                        "positive_tokens": 40 * c if mixed else 0,
                         "mean_abs_ratio_deviation": abs(self.around(0.002, 0.001)) * later,
-                        "clipped_upper_share": float(self.random.random()) * later if mixed else None,
+                        "clipped_quadrant_1_share": float(self.random.random()) * later if mixed else None,
                     })  # fmt: skip
         return rows
 

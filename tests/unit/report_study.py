@@ -116,8 +116,9 @@ def dynamics() -> list[dict]:
                 share = 0.2 - 0.02 * correct if arm == "gapo" else 0.12 + 0.005 * seed
                 rows.append({**shared, "group_correct": correct, "rollouts": 16,
                              "positive_rollouts": 2 * correct if correct < 8 else 0,
+                             "positive_tokens": 40 * correct if correct < 8 else 0,
                              "mean_abs_ratio_deviation": 0.002,
-                             "clipped_upper_share": share if 0 < correct < 8 else None})  # fmt: skip
+                             "clipped_quadrant_1_share": share if 0 < correct < 8 else None})  # fmt: skip
     return rows
 
 
@@ -129,8 +130,9 @@ def policies() -> list[dict]:
                   "negative_rollouts": 40, "positive_tokens": 400 * (1 + seed), "negative_tokens": 500}  # fmt: skip
         for correct in (None, 1):
             counts = {
-                "group_correct": correct, "clipped_upper_tokens": 60, "clipped_lower_tokens": 25,
-                "clipped_upper_share": 0.3, "quadrant_1_tokens": 60, "quadrant_2_tokens": 6, "quadrant_3_tokens": 25,
+                "group_correct": correct, "clipped_quadrant_1_tokens": 60, "clipped_quadrant_2_tokens": 0,
+                "clipped_quadrant_3_tokens": 25, "clipped_quadrant_4_tokens": 0,
+                "quadrant_1_tokens": 60, "quadrant_2_tokens": 6, "quadrant_3_tokens": 25,
                 "quadrant_4_tokens": 3,
             }  # fmt: skip
             own = {"policy": "gapo", "own": True, "mean_upper_width": 0.004, "decisive_tokens": 0}

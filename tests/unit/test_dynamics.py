@@ -25,8 +25,9 @@ def test_dynamics_of_a_hand_made_run(tmp_path: Path) -> None:
         3,
     )
     expected = {
-        "clipped_upper_share": 1.0, "clipped_lower_share": 0.0, "clipped_upper_token_share": 0.4,
-        "clipped_lower_token_share": 0.0, "mean_abs_ratio_deviation": 0.02 / 8, "mean_entropy": (13 + 7 * 5) / 80,
+        "clipped_quadrant_1_share": 0.4, "clipped_quadrant_2_share": 0.0, "clipped_quadrant_3_share": 0.0,
+        "clipped_quadrant_4_share": 0.0, "positive_tokens": 10, "negative_tokens": 30,
+        "mean_abs_ratio_deviation": 0.02 / 8, "mean_entropy": (13 + 7 * 5) / 80,
         "mean_upper_width": 0.005, "mean_completion_tokens": 10.0, "truncated_share": 1 / 8, "mean_reward": 1 / 8,
         "flat_group_share": 0.5,
     }  # fmt: skip
@@ -39,10 +40,10 @@ def test_dynamics_of_a_hand_made_run(tmp_path: Path) -> None:
     assert rows[1, None]["ratio_advantage_correlation"] is None
 
     assert rows[2, 1]["flat_group_share"] == 0.0
-    assert rows[2, 1]["clipped_upper_share"] == 1.0
+    assert rows[2, 1]["clipped_quadrant_1_share"] == pytest.approx(0.4)
     assert rows[2, 0]["flat_group_share"] == 1.0
     assert rows[2, 0]["positive_rollouts"] == 0
-    assert rows[2, 0]["clipped_upper_share"] is None
+    assert rows[2, 0]["clipped_quadrant_1_share"] is None
     assert rows[2, 0]["mean_upper_width"] is None
 
 

@@ -81,9 +81,9 @@ def without_clipping(made: Made) -> Tables:
     for name in ("scores", "dynamics", "policies", "counts", "runs"):
         rows = found[name]
         found[name] = rows[(rows["arm"] != gone[0]) | (rows["seed"] != gone[1])]
-    rows = found["dynamics"].assign(clipped_upper_share=lambda one: one["clipped_upper_share"] * 0)
+    rows = found["dynamics"].assign(clipped_quadrant_1_share=lambda one: one["clipped_quadrant_1_share"] * 0)
     flat = rows["arm"] == made.arms[1]
-    rows.loc[flat, ["positive_rollouts", "clipped_upper_share"]] = [0, np.nan]
+    rows.loc[flat, ["positive_tokens", "clipped_quadrant_1_share"]] = [0, np.nan]
     return found | {"dynamics": rows}
 
 

@@ -1,6 +1,8 @@
 """Clip policies asked about finished runs: against what training recorded, and against numbers worked out by hand."""
 
 import math
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import lru_cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -8,12 +10,15 @@ from typing import Any
 
 import pandas as pd
 import pytest
+import torch
 import yaml
 from test_records_tables import record, write_run
 from training_run import PPO, Run
 
 from workflow_scripts import settings as of
 from workflow_scripts import tables
+from workflow_scripts.objectives import bounds
+from workflow_scripts.objectives.bounds import Bounds, Group
 from workflow_scripts.stages import ask_policies
 from workflow_scripts.stages._command import Job
 from workflow_scripts.study import load
@@ -47,12 +52,15 @@ def trained(ratio: str, name: str, steps: int = 8) -> dict[str, pd.DataFrame]:
         return {name: rows.to_pandas() for name, (_, rows) in run.recorder.tables().items()}
 
 
-def records_of(run: dict[str, pd.DataFrame], ratio: str) -> ask_policies.Records:
-    return ask_policies.Records(run["rollout_updates"], run["tail_tokens"], ratio)
+def records_of(run: dict[str, pd.DataFrame], ratio: str, kept: bool = True) -> ask_policies.Records:
+    """kept: with the old log-probabilities of whole completions."""
+    rollouts = run["rollouts"] if kept else None
+    return ask_policies.Records(run["rollout_updates"], run["tail_tokens"], ratio, rollouts)
 
 
 EVERY = [*(("token", name) for name in TOKEN), *(("sequence", name) for name in SEQUENCE)]
 CLIPPED = ["clipped_upper_tokens", "clipped_lower_tokens"]
+BY_QUADRANT = [f"clipped_quadrant_{number}_tokens" for number in (1, 2, 3, 4)]
 
 
 @pytest.mark.parametrize(("ratio", "name"), EVERY)
@@ -68,8 +76,15 @@ def test_the_own_policy_gives_back_what_training_recorded(ratio: str, name: str)
         assert found[column].sum() > 0
     rows = ask_policies.ask(records, policies[name], policies).query("policy == @name")
     assert rows["own"].all() and (rows["decisive_tokens"] == 0).all()
-    by_count = recorded.groupby("group_correct")[CLIPPED].sum()
-    assert rows.dropna(subset="group_correct").set_index("group_correct")[CLIPPED].to_dict() == by_count.to_dict()
+    sides = recorded[CLIPPED].assign(positive=recorded["advantage"] > 0, group_correct=recorded["group_correct"])
+    by_count = sides.groupby(["group_correct", "positive"]).sum()
+    for count, row in rows.dropna(subset="group_correct").set_index("group_correct").iterrows():
+        for positive, (above, below) in ((True, (1, 2)), (False, (4, 3))):
+            expected = (
+                by_count.loc[(count, positive)] if (count, positive) in by_count.index else dict.fromkeys(CLIPPED, 0)
+            )
+            found = [row[f"clipped_quadrant_{number}_tokens"] for number in (above, below)]
+            assert found == [expected[side] for side in CLIPPED]
     if name != "dcpo":
         wide = recorded[recorded["advantage"] > 0]["upper_bound"].astype(float).mean() - 1
         assert rows[rows["group_correct"].isna()]["mean_upper_width"].item() == pytest.approx(wide, rel=1e-6)
@@ -109,18 +124,147 @@ def whole(rows: pd.DataFrame, policy: str) -> dict[str, Any]:
     return rows[(rows["policy"] == policy) & rows["group_correct"].isna()].iloc[0].to_dict()
 
 
+# Clip policies that anyone might write, whose bounds are no elementwise function of the old log-probability: of the
+# length, the mean probability, the position, and the sum of a window; and one that looks at other rollouts.
+
+
+def length_width(group: Group, *, eps_low: float, eps_high: float) -> Bounds:
+    return bounds._one_sided(group, 1 - eps_low, 1 + eps_high / (1 + group.completion_tokens / 20))
+
+
+def counted_length(group: Group, *, eps_low: float, eps_high: float) -> Bounds:
+    length = (group.old_log_prob != 0).sum(1, keepdim=True).to(group.advantage.dtype)  # 0 behind the end
+    return bounds._one_sided(group, 1 - eps_low, 1 + eps_high / (1 + length / 20))
+
+
+def prob_width(group: Group, *, eps_low: float, eps_high: float) -> Bounds:
+    return bounds._one_sided(group, 1 - eps_low, 1 + eps_high * (1.1 - group.old_log_prob.exp()))
+
+
+def mean_prob(group: Group, *, eps_low: float, eps_high: float) -> Bounds:
+    mean = (group.old_log_prob.exp() * group.mask).sum(1, keepdim=True) / group.completion_tokens.clamp(min=1)
+    return bounds._one_sided(group, 1 - eps_low, 1 + eps_high * (1.1 - mean))
+
+
+def late_tokens(group: Group, *, eps_low: float, eps_high: float) -> Bounds:
+    return bounds._one_sided(group, 1 - eps_low, 1 + eps_high * (1.1 - torch.exp(-group.position / 5)))
+
+
+def so_far(group: Group, *, eps_low: float, eps_high: float) -> Bounds:
+    return bounds._one_sided(group, 1 - eps_low, 1 + eps_high / (1 - group.old_log_prob.cumsum(1) / 50))
+
+
+def crowded(group: Group, *, eps_low: float, eps_high: float) -> Bounds:
+    return bounds._one_sided(group, 1 - eps_low, 1 + eps_high * group.advantage.abs().sum() / 8)
+
+
+WHOLE = {f.__name__: f for f in (length_width, counted_length, prob_width, mean_prob, late_tokens, so_far)}
+OF_OTHERS = {f.__name__: f for f in (crowded,)}
+WIDTHS = {"token": {"eps_low": 0.2, "eps_high": 0.28}, "sequence": {"eps_low": 0.02, "eps_high": 0.06}}
+
+
+@contextmanager
+def registered(name: str) -> Iterator[dict[str, dict[str, Any]]]:
+    """As if the function stood in objectives/bounds.py; by ratio, the policies of that name and `ppo`."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(bounds, name, (WHOLE | OF_OTHERS)[name], raising=False)
+        yield {
+            ratio: {name: {"bounds": name, **widths}, "ppo": {"bounds": "ppo", **widths}}
+            for ratio, widths in WIDTHS.items()
+        }
+
+
+@lru_cache(None)
+def trained_with(ratio: str, name: str) -> dict[str, pd.DataFrame]:
+    with registered(name) as policies, TemporaryDirectory() as folder:
+        objective = {**AXES, "ratio": ratio, **policies[ratio][name]}
+        run = Run(Path(folder), objective, steps=8, checkpoints=[8]).train()
+        return {table: rows.to_pandas() for table, (_, rows) in run.recorder.tables().items()}
+
+
+@pytest.mark.parametrize("ratio", ["token", "sequence"])
+@pytest.mark.parametrize("name", WHOLE)
+def test_a_policy_of_whole_completions_gives_back_what_training_recorded(ratio: str, name: str) -> None:
+    run = trained_with(ratio, name)
+    assert run["rollouts"]["completion_tokens"].nunique() > 1
+    recorded = run["rollout_updates"].query("update_index >= 1").reset_index(drop=True)
+    with registered(name) as policies:
+        records = records_of(run, ratio)
+        assert records.contradiction(policies[ratio][name]) is None
+        assert records.ask(policies[ratio][name])[CLIPPED].to_numpy().tolist() == recorded[CLIPPED].to_numpy().tolist()
+        assert recorded[CLIPPED].to_numpy().sum() > 0
+        rows = ask_policies.ask(records, policies[ratio][name], policies[ratio])
+    assert rows["reason"].isna().all() and rows["decisive_tokens"].notna().all()
+
+
+@pytest.mark.parametrize("ratio", ["token", "sequence"])
+@pytest.mark.parametrize("name", WHOLE)
+def test_without_the_old_log_probabilities_an_answer_is_right_or_null(ratio: str, name: str) -> None:
+    """With compute.keep.rollouts: false only those of the tail are there."""
+    run = trained_with(ratio, name)
+    recorded = run["rollout_updates"].query("update_index >= 1").reset_index(drop=True)
+    with registered(name) as policies:
+        records = records_of(run, ratio, kept=False)
+        try:
+            found = records.ask(policies[ratio][name])
+        except ask_policies.Unanswerable as why:
+            assert str(why).endswith("this run did not keep all old log-probabilities (compute.keep.rollouts: false)")
+            answered = False
+        else:
+            assert found[CLIPPED].to_numpy().tolist() == recorded[CLIPPED].to_numpy().tolist()
+            answered = True
+        # the length is known, and so is the probability of a token in the tail, its place too
+        elementwise = {"length_width", "counted_length"} | (
+            {"prob_width", "late_tokens"} if ratio == "token" else set()
+        )
+        assert answered == (name in elementwise)
+
+
+@pytest.mark.parametrize("ratio", ["token", "sequence"])
+@pytest.mark.parametrize("name", OF_OTHERS)
+def test_records_that_contradict_their_own_policy_answer_no_other(ratio: str, name: str) -> None:
+    """A bound that depends on the micro-batch, that is, on its other rollouts, cannot be replayed."""
+    run = trained_with(ratio, name)
+    with registered(name) as policies:
+        rows = ask_policies.ask(records_of(run, ratio), policies[ratio][name], policies[ratio])
+    assert (rows["tokens"] > 0).all()
+    assert rows["clipped_quadrant_1_tokens"].isna().all() and rows["decisive_tokens"].isna().all()
+    said = f"the records do not reproduce the run's own clip policy, {name}: training clipped "
+    assert rows["reason"].str.startswith(said).all()
+
+
+def test_rounding_is_no_contradiction_and_one_token_is(tmp_path: Path) -> None:
+    """A GPU's exponential may put a ratio on the other side of a bound that is its neighbour in float32."""
+    run = trained("token", "ppo")
+    tail, later = run["tail_tokens"].copy(), run["rollout_updates"]
+    keys = ["step", "prompt_position", "rollout"]
+    ratio = tail.merge(later[later["advantage"] > 0], on=keys, how="left")["advantage"].notna()
+    above = tail[ratio & (tail["log_ratio"] > math.log(1.28)) & (tail["step"] % 4 != 1)].index[0]
+    for log_ratio, contradicts in ((math.log(1.28) - 1e-7, False), (math.log(1.28) - 1e-3, True)):
+        moved = tail.assign(log_ratio=tail["log_ratio"].where(tail.index != above, log_ratio).astype("float32"))
+        replay = ask_policies.Records(later, moved, "token", run["rollouts"])
+        assert bool(replay.contradiction(TOKEN["ppo"])) == contradicts
+
+
 # Three of four correct; at update index 1 the rollout's tokens that moved: (advantage, ratios)
 MOVED = [(0.25, [1.24, 1.3, 0.7]), (0.25, [0.9, 1.02]), (0.25, []), (-0.75, [0.75, 0.88, 1.29, 1.5])]
 QUADRANTS = [f"quadrant_{number}_tokens" for number in (1, 2, 3, 4)]
 
 
-def hand_made(root: Path, correct: int = 3, old: float = -1.0) -> None:
+PPO_CLIPS = ((1, 0), (0, 0), (0, 0), (0, 1))  # of MOVED under TOKEN's ppo: above, below
+
+
+def hand_made(root: Path, correct: int = 3, old: float = -1.0, recorded: Any = PPO_CLIPS) -> None:
     rows = [
         record(step, 0, i, advantage, float(advantage > 0), correct)
         for step in (1, 2)
         for i, (advantage, _) in enumerate(MOVED)
     ]
     rows += [record(2, 1, i, 0.0, 0.0, 0) for i in range(4)]
+    clipped = {(2, 0, i): sides for i, sides in enumerate(recorded)}
+    for row in rows:
+        above, below = clipped.get((row["step"], row["prompt_position"], row["rollout"]), (0, 0))
+        row |= {"clipped_upper_tokens": above, "clipped_lower_tokens": below}
     tail = [
         {"step": step, "prompt_position": prompt, "rollout": i, "position": at, "log_ratio": math.log(ratio),
          "old_log_prob": old}
@@ -135,26 +279,25 @@ def test_what_each_policy_stops_and_its_blind_spots(tmp_path: Path) -> None:
     [0.95, 1.1333]. abc: own bounds, [0.85, 1.25] for A > 0, [0.9, 1.3] for A < 0. dual: 1.4 for A < 0 alone."""
     hand_made(tmp_path)
     rows = asked(tmp_path, TOKEN, own="ppo")
-    expected = {  # clipped where A > 0, where A < 0, decisive against ppo, quadrants 1 to 4
-        "ppo": (1, 1, 0, [1, 1, 1, 2]),
-        "gapo": (2, 2, 2, [2, 2, 2, 2]),
-        "abc": (2, 3, 3, [1, 1, 2, 1]),
-        "dual": (1, 2, 1, [1, 1, 1, 1]),
+    expected = {  # clipped by quadrant, decisive against ppo, beyond the reference bounds by quadrant
+        "ppo": ([1, 0, 1, 0], 0, [1, 1, 1, 2]),
+        "gapo": ([2, 0, 2, 0], 2, [2, 2, 2, 2]),
+        "abc": ([1, 1, 2, 1], 3, [1, 1, 2, 1]),
+        "dual": ([1, 0, 1, 1], 1, [1, 1, 1, 1]),
     }
-    for name, (upper, lower, decisive, quadrants) in expected.items():
+    for name, (clipped, decisive, quadrants) in expected.items():
         row = whole(rows, name)
-        assert (row["clipped_upper_tokens"], row["clipped_lower_tokens"]) == (upper, lower), name
+        assert [row[quadrant] for quadrant in BY_QUADRANT] == clipped, name
         assert row["decisive_tokens"] == decisive, name
         assert [row[quadrant] for quadrant in QUADRANTS] == quadrants, name
         assert row["own"] == (name == "ppo") and pd.isna(row["reason"])
     ppo = whole(rows, "ppo")
     counts = ("rollouts", "tokens", "positive_rollouts", "negative_rollouts", "positive_tokens", "negative_tokens")
     assert [ppo[name] for name in counts] == [8, 80, 3, 1, 30, 10]  # of update index 1, the flat group included
-    assert ppo["clipped_upper_share"] == pytest.approx(1 / 3) and ppo["mean_upper_width"] == pytest.approx(0.28)
+    assert ppo["mean_upper_width"] == pytest.approx(0.28)
     assert whole(rows, "gapo")["mean_upper_width"] == pytest.approx(0.05 + 0.25 / 3)
     flat = rows[(rows["policy"] == "ppo") & (rows["group_correct"] == 0)].iloc[0]
-    assert (flat["tokens"], flat["clipped_upper_tokens"], flat["quadrant_1_tokens"]) == (40, 0, 0)
-    assert math.isnan(flat["clipped_upper_share"])
+    assert (flat["tokens"], flat["clipped_quadrant_1_tokens"], flat["quadrant_1_tokens"]) == (40, 0, 0)
 
 
 def test_dcpo_goes_by_the_probability_of_each_token(tmp_path: Path) -> None:
@@ -165,18 +308,23 @@ def test_dcpo_goes_by_the_probability_of_each_token(tmp_path: Path) -> None:
     rare = whole(asked(tmp_path / "rare", policies), "dcpo")
     hand_made(tmp_path / "sure", old=0.0)
     sure = whole(asked(tmp_path / "sure", policies), "dcpo")
-    assert [rare[name] for name in (*CLIPPED, *QUADRANTS)] == [0, 0, 0, 0, 0, 1]
-    assert [sure[name] for name in (*CLIPPED, *QUADRANTS)] == [2, 1, 2, 1, 1, 2]
+    assert [rare[name] for name in (*BY_QUADRANT, *QUADRANTS)] == [0, 0, 0, 0, 0, 0, 0, 1]
+    assert [sure[name] for name in (*BY_QUADRANT, *QUADRANTS)] == [2, 0, 1, 0, 2, 1, 1, 2]
     assert math.isnan(sure["mean_upper_width"]) and pd.isna(sure["reason"])
 
 
 def test_the_sequence_ratio_counts_whole_rollouts(tmp_path: Path) -> None:
     moved = ((0.25, 1.04), (0.25, 0.97), (0.25, 1.01), (-0.75, 1.05))
-    rows = [record(2, 0, i, a, float(a > 0), 3, mean_log_ratio=math.log(r)) for i, (a, r) in enumerate(moved)]
+    clips = [10, 0, 0, 0]  # of gapo, tokens above
+    rows = [
+        record(2, 0, i, a, float(a > 0), 3, mean_log_ratio=math.log(r), clipped_upper_tokens=clips[i])
+        for i, (a, r) in enumerate(moved)
+    ]
     write_run(tmp_path, "fixed", 0, rows, [])
     row = whole(asked(tmp_path, SEQUENCE, "sequence", own="gapo"), "abc")
     # gapo at c = 3: 1.0233; abc: [0.98, 1.03] and [0.99, 1.04]. Both stop 1.04, abc 0.97 and 1.05 too.
-    assert [row[name] for name in (*CLIPPED, "decisive_tokens", *QUADRANTS)] == [20, 10, 20, 10, 10, 0, 10]
+    found = [row[name] for name in (*BY_QUADRANT, "decisive_tokens", *QUADRANTS)]
+    assert found == [10, 10, 0, 10, 20, 10, 10, 0, 10]
 
 
 @pytest.mark.parametrize("widths", [{"eps_low": 0.01, "eps_high": 0.28}, {"eps_low": 0.2, "eps_high": 0.01}])
@@ -187,28 +335,23 @@ def test_what_the_records_cannot_answer_is_null_and_says_why(widths: dict[str, f
     row = whole(rows, "narrow")
     assert row["reason"] == "ppo has a bound within 0.015 of 1; tokens nearer than that are not recorded"
     assert row["positive_tokens"] == 30
-    assert all(math.isnan(row[name]) for name in (*CLIPPED, *QUADRANTS, "decisive_tokens", "mean_upper_width"))
+    assert all(math.isnan(row[name]) for name in (*BY_QUADRANT, *QUADRANTS, "decisive_tokens", "mean_upper_width"))
     beside = whole(asked(tmp_path, policies, own="narrow"), "ppo")
-    assert beside["clipped_upper_tokens"] == 1 and math.isnan(beside["decisive_tokens"])
+    assert beside["clipped_quadrant_1_tokens"] == 1 and math.isnan(beside["decisive_tokens"])
     assert beside["reason"].startswith("decisive tokens not known: ppo has a bound within 0.015 of 1")
 
 
-def test_a_policy_that_follows_tokens_cannot_be_asked_of_sequences_nor_any_of_a_ratio_of_1(tmp_path: Path) -> None:
-    hand_made(tmp_path)
-    row = whole(asked(tmp_path, TOKEN, "sequence"), "dcpo")
-    assert row["reason"] == "dcpo follows the probability of each token; the ratio is the sequence's"
-    assert math.isnan(row["clipped_upper_tokens"])
-
+def test_no_policy_can_be_asked_of_a_ratio_of_1(tmp_path: Path) -> None:
     write_run(tmp_path, "fixed", 0, [record(1, 0, i, a, float(a > 0), 3) for i, (a, _) in enumerate(MOVED)], [])
     row = whole(asked(tmp_path, TOKEN, own="ppo"), "abc")
     assert row["reason"].startswith("no update but the first of a rollout batch") and row["rollouts"] == 0
-    assert math.isnan(row["clipped_upper_tokens"])
+    assert math.isnan(row["clipped_quadrant_1_tokens"])
 
 
 def test_a_run_that_clips_nothing_can_be_asked_too() -> None:
     """Its ratios are recorded all the same; there is no own state to differ from."""
     rows = ask_policies.ask(records_of(trained("token", "sapo"), "token"), None, {"ppo": TOKEN["ppo"]})
-    assert rows["clipped_upper_tokens"].sum() > 0
+    assert rows["clipped_quadrant_1_tokens"].sum() > 0
     assert rows["decisive_tokens"].isna().all() and not rows["own"].any() and rows["reason"].isna().all()
 
 

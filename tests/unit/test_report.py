@@ -120,7 +120,7 @@ FAULTS = [
      replace(contents()["reachability"], {"verdict": "warn", "value": 0.3}, check="truncation", arm="gapo"),
      "Answers are cut off in training: 30.0 % of rollouts hit the token limit (gapo)"),
     ("reachability", replace(contents()["reachability"], {"verdict": "fail"}, check="clip_live", arm="gapo"),
-     "Failed: upper clip is live (gapo): 12.0 % seen."),
+     "Failed: the clip acts (gapo): 12.0 % seen."),
     ("reachability",
      [*contents()["reachability"], {"arm": "gapo", "check": "collapse", "verdict": "warn", "value": 1.0,
                                     "message": "seed 3 collapsed: entropy 0.02 after 0.61"}],
@@ -273,7 +273,7 @@ OF_DYNAMICS = ("clip_fraction", "ratio_advantage")
 FIGURES = {
     "effects": ["gapo_matched", "slow (sensitivity)", "points", "two single runs"],
     "learning_curves": ["optimizer updates", "pass@1 on word_problems_test (%)", "pass@8"],
-    "clip_fraction": ["correct rollouts in the group", "positive rollouts clipped above (%)"],
+    "clip_fraction": ["correct rollouts in the group", "tokens with positive advantage clipped above (%)"],
     "ratio_advantage": ["correlation of sequence ratio and advantage", "mean |ratio − 1| of tokens", "gapo_matched"],
     "noise_floors": ["SD of a run's pass@1 on word_problems_test (points)", "gspo_asym"],
 }

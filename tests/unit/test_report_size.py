@@ -75,7 +75,7 @@ def broken(rows: Rows, name: str) -> Rows:
         failed = [row | {"verdict": "fail"} for row in rows["reachability"]]
         return {"reachability": failed}
     if name == "nothing clipped":
-        none = dict.fromkeys(("clipped_upper_tokens", "clipped_lower_tokens", "decisive_tokens"), 0)
+        none = dict.fromkeys(("clipped_quadrant_1_tokens", "clipped_quadrant_3_tokens", "decisive_tokens"), 0)
         return {"policies": [row | none for row in rows["policies"]]}
     if name == "no texts":
         counts = {"sample": None, "status": None, "completion": None, "characters": None, "reason": "not kept"}
@@ -85,7 +85,7 @@ def broken(rows: Rows, name: str) -> Rows:
 
 SAID = {
     "missing runs": ("warnings", "4 of 6 runs are missing: gspo_asym seeds 1, 2"),
-    "gates": ("checks", "fail upper clip is live gspo_asym: 12.0 % seen; and 1 more"),
+    "gates": ("checks", "fail the clip acts gspo_asym: 12.0 % seen; and 1 more"),
     "nothing clipped": ("tables", "0 % 0 %"),
     "no texts": ("examples", "compute.keep.completions: false keeps none"),
     "nothing evaluated": ("examples", "No completions: no run has been evaluated."),

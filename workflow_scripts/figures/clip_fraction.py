@@ -10,10 +10,10 @@ PANEL = 210
 
 
 def _pooled(dynamics: pd.DataFrame, by: list[str]) -> pd.DataFrame:
-    """Share (%) of positive rollouts clipped above, pooled over the updates and runs of each set."""
-    rows = dynamics.assign(clipped=dynamics["clipped_upper_share"] * dynamics["positive_rollouts"])
-    sums = rows.groupby(by, as_index=False)[["clipped", "positive_rollouts"]].sum()
-    return sums.assign(share=(100 * sums["clipped"] / sums["positive_rollouts"]).round(3))
+    """Share (%) of tokens with positive advantage clipped above, pooled over the updates and runs of each set."""
+    rows = dynamics.assign(clipped=dynamics["clipped_quadrant_1_share"] * dynamics["positive_tokens"])
+    sums = rows.groupby(by, as_index=False)[["clipped", "positive_tokens"]].sum()
+    return sums.assign(share=(100 * sums["clipped"] / sums["positive_tokens"]).round(3))
 
 
 def _parts(rows: pd.DataFrame) -> pd.Series:
@@ -29,7 +29,7 @@ def _panel(
     rows: pd.DataFrame, part: str, arms: list[str], shown: alt.Parameter, first: bool, scale: alt.Scale
 ) -> alt.LayerChart | alt.Chart:
     x = alt.X("group_correct:O", title="correct rollouts in the group", axis=alt.Axis(labelAngle=0, labelOverlap=True))
-    what = "positive rollouts clipped above (%)"
+    what = "tokens with positive advantage clipped above (%)"
     means = _pooled(rows, ["arm", "group_correct"])
     heading = style.heading(part)
     if style.many(arms):
@@ -42,15 +42,15 @@ def _panel(
 
 
 def clip_fraction_chart(dynamics: pd.DataFrame, arms: list[str]) -> alt.TopLevelMixin:
-    """Clipped share of positive rollouts by the number of correct rollouts in the group, in three parts of training.
+    """Clipped share of tokens with positive advantage by correct rollouts in the group, in three parts of training.
 
     dynamics: the table of this name. arms: all arms in the study's order (for colours).
     """
     title = "Which successes does the upper bound clip?"
     rows = dynamics[
-        (dynamics["update_index"] >= 1) & dynamics["group_correct"].notna() & (dynamics["positive_rollouts"] > 0)
+        (dynamics["update_index"] >= 1) & dynamics["group_correct"].notna() & (dynamics["positive_tokens"] > 0)
     ]
-    rows = rows[rows["clipped_upper_share"].notna()]
+    rows = rows[rows["clipped_quadrant_1_share"].notna()]
     if rows.empty:
         why = "no rollout with positive advantage after the first update of its batch: no bound could fire"
         return style.finish(style.notice([why]), title, [])
@@ -64,6 +64,6 @@ def clip_fraction_chart(dynamics: pd.DataFrame, arms: list[str]) -> alt.TopLevel
         parts[0] = parts[0].add_params(shown)
         lines.append(f"Thin: one run. Bold: all runs of the arm. {panels.COINCIDE}")
     if not _pooled(rows, ["arm"])["share"].any():
-        lines.append("No rollout was clipped: all lies at zero, and the bounds changed nothing.")
+        lines.append("No token was clipped above: every line lies at zero.")
     chart = alt.hconcat(*parts, spacing=24).resolve_scale(y="shared", color="shared")
     return style.finish(chart, title, lines)

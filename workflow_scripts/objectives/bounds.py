@@ -15,16 +15,22 @@ from torch import Tensor
 
 @dataclass(frozen=True)
 class Group:
-    """What a bound may depend on: advantage (B,1), group_correct (B,1) as float, group_size, old_log_prob (B,T).
+    """What a bound may depend on, for B rollouts of T tokens.
 
-    group_correct counts the rollouts whose reward is a success; it is not to be told from advantages, whose signs
-    shaped rewards, scales and weights change. Raises ValueError for other shapes, and for a group of one rollout.
+    advantage (B,1). group_correct (B,1): how many rollouts of the group have a reward that is a success; advantages do
+    not tell it, since shaped rewards, scales and weights change their signs. group_size: rollouts of a prompt.
+    old_log_prob (B,T): log-probabilities under the policy that drew the rollouts, 0 behind the end of a completion.
+    mask (B,T): 1 for the tokens of a completion, 0 behind its end; all 1 if it is left out.
+
+    T is the longest completion of the tensor at hand, not of the rollout batch: a bound must not depend on it, nor on
+    the other rows. Raises ValueError for other shapes, and for a group of one rollout.
     """
 
     advantage: Tensor
     group_correct: Tensor
     group_size: int
     old_log_prob: Tensor
+    mask: Tensor = None  # left out: every token counts
 
     def __post_init__(self) -> None:
         rows = len(self.advantage)
@@ -33,8 +39,24 @@ class Group:
             raise ValueError(f"advantage and group_correct are (B,1), not {shapes}")
         if self.old_log_prob.dim() != 2 or len(self.old_log_prob) != rows:
             raise ValueError(f"old_log_prob is (B,T) with B = {rows}, not {tuple(self.old_log_prob.shape)}")
+        if self.mask is None:
+            object.__setattr__(self, "mask", torch.ones_like(self.old_log_prob))
+        if self.mask.shape != self.old_log_prob.shape:
+            raise ValueError(
+                f"mask is (B,T) as old_log_prob, {tuple(self.old_log_prob.shape)}, not {tuple(self.mask.shape)}"
+            )
         if self.group_size < 2:
             raise ValueError(f"a group has at least 2 rollouts, not {self.group_size}")
+
+    @property
+    def completion_tokens(self) -> Tensor:
+        """Tokens of each completion, (B,1)."""
+        return self.mask.sum(1, keepdim=True)
+
+    @property
+    def position(self) -> Tensor:
+        """Place of each token in its completion, from 0, (1,T)."""
+        return torch.arange(self.mask.shape[1], device=self.mask.device).unsqueeze(0)
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,8 @@ from workflow_scripts.objectives.bounds import Bounds
 
 def clipped(ratio: Tensor, advantage: Tensor, log_prob: Tensor, bounds: Bounds) -> Tensor:
     """-clamp(ratio, lower, upper) A: PPO and all its clip variants (arXiv:1707.06347 Eq. 7)."""
-    return -torch.clamp(ratio, bounds.lower, bounds.upper) * advantage
+    # broadcast first: the gradient of torch.clamp fails where only the upper bound has a column for each token
+    return -torch.clamp(*torch.broadcast_tensors(ratio, bounds.lower, bounds.upper)) * advantage
 
 
 def cispo(ratio: Tensor, advantage: Tensor, log_prob: Tensor, bounds: Bounds | None, *, cispo_upper: float) -> Tensor:

@@ -14,7 +14,7 @@ MANY_DROPPED = 0.02  # share of reference answers that fail their own audit, abo
 
 CHECK_NAMES = {
     "noise_control": "clip fires only when it should",
-    "clip_live": "upper clip is live",
+    "clip_live": "the clip acts",
     "decisive_tokens": "decisive tokens",
     "premise": "premise: drift grows with advantage",
     "flat_groups": "flat groups",

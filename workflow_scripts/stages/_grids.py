@@ -236,22 +236,25 @@ def training(rows: list[Row]) -> Grid:
 
 def policies(rows: list[Row]) -> Grid:
     """What each clip policy would have done in the runs of each arm."""
-    clipped = ("clipped_upper_tokens", "clipped_lower_tokens")
+    two_sided = any(r[f"clipped_quadrant_{n}_tokens"] for r in rows for n in (2, 4))
+    sides = (1, 2, 3, 4) if two_sided else (1, 3)
+    clipped = tuple(f"clipped_quadrant_{n}_tokens" for n in sides)
     rest = ("decisive_tokens", *(f"quadrant_{n}_tokens" for n in (1, 2, 3, 4)))
     asked = [any(known(r[name]) for name in clipped) for r in rows]
     return _lean(Grid(
         "policies", "What other clips would have done", "policies",
-        ["arm", "clip policy", "#clipped, A > 0", "#A < 0", "#upper width", "#decisive", "#Q1", "#Q2", "#Q3", "#Q4",
-         "note"],
+        ["arm", "clip policy", *(f"#clipped, Q{n}" for n in sides), "#upper width", "#decisive",
+         "#Q1", "#Q2", "#Q3", "#Q4", "note"],
         [[_text(r["arm"]), _text(r["policy"] + (" (its own)" if r["own"] else "")), *(_share(r[n]) for n in clipped),
           _short(r["width"] if there else None, ".3g"), *(_share(r[n] if there else None) for n in rest),
           _text(r["reason"] or ("" if there else "no rollout with an advantage"))]
          for r, there in zip(rows, asked, strict=True)],
-        "Each clip policy asked about the recorded ratios of finished runs, updates after the first of a rollout "
-        "batch. Clipped: of the tokens with a positive and with a negative advantage. Decisive: of all tokens, "
-        "those clipped under only one of this policy and the run's own. Q1 to Q4, of all tokens: A > 0 above and "
-        "below, A < 0 below and above the reference bounds; a bound that the policy does not set is the one it has "
-        "for the opposite advantage, so a PPO-like clip stops Q1 and Q3 only.",
+        "Each clip policy is evaluated on the recorded ratios of finished runs, at the updates after the first of a "
+        "rollout batch. Quadrants: Q1 is A > 0 above the upper bound, Q2 A > 0 below the lower bound, Q3 A < 0 below "
+        "the lower bound, Q4 A < 0 above the upper bound. Clipped: share of the tokens with that sign of the advantage "
+        "which the policy clips in that quadrant. Decisive: share of all tokens which only one of this policy and the "
+        "run's own clips. Q1 to Q4: share of all tokens that lie outside the bounds; where the policy sets no bound, "
+        "the one for the opposite advantage counts, so a PPO-like clip acts in Q1 and Q3 alone.",
     ))  # fmt: skip
 
 

@@ -2,6 +2,8 @@
 
 from collections.abc import Iterator
 
+import numpy as np
+import pandas as pd
 import pyarrow as pa
 
 from workflow_scripts import tables
@@ -9,6 +11,9 @@ from workflow_scripts.stages._command import Job
 
 MOSTLY_FLAT = 0.5  # above this share of groups without a gradient, most of the training batch taught nothing
 OFTEN_TRUNCATED = 0.1  # above this share of completions cut off, scores measure brevity too
+# The sides on which a ratio can leave its bounds (arXiv:2601.03895 Fig. 2): sign of the advantage, bound
+QUADRANTS = {1: (1, "upper"), 2: (1, "lower"), 3: (-1, "lower"), 4: (-1, "upper")}
+SIGNS = {1: "positive", -1: "negative"}
 
 
 def run_files(job: Job, table: tables.Table) -> dict[tuple[str, int], str]:
@@ -31,3 +36,18 @@ def run_tables(job: Job, table: tables.Table) -> Iterator[tuple[str, int, pa.Tab
     """(arm, seed, its rows) for each run; one run is in memory at a time."""
     for (arm, seed), path in run_files(job, table).items():
         yield arm, seed, tables.read(path, table)
+
+
+def old_log_probs(path: str) -> pd.DataFrame:
+    """The rollouts of a run whose old log-probabilities are recorded: batch, prompt_position, rollout, old_log_prob."""
+    columns = ["batch", "prompt_position", "rollout", "old_log_prob"]
+    return tables.read(path, tables.ROLLOUTS, columns).to_pandas().dropna(subset="old_log_prob")
+
+
+def clipped_by_quadrant(records: pd.DataFrame) -> dict[str, pd.Series]:
+    """Tokens that a run's own bounds clipped, in each quadrant, by the name of their column."""
+    sign = np.sign(records["advantage"])
+    return {
+        f"clipped_quadrant_{number}_tokens": records[f"clipped_{side}_tokens"].where(sign == of_sign, 0)
+        for number, (of_sign, side) in QUADRANTS.items()
+    }

@@ -88,7 +88,8 @@ def policy_table(policies: list[Row], arms: list[str]) -> list[Row]:
         if row["group_correct"] is None:
             groups[row["arm"], row["policy"]].append(row)
     quadrants = {f"quadrant_{n}_tokens": "tokens" for n in (1, 2, 3, 4)}
-    shares = {"clipped_upper_tokens": "positive_tokens", "clipped_lower_tokens": "negative_tokens"}
+    clipped = {1: "positive_tokens", 2: "positive_tokens", 3: "negative_tokens", 4: "negative_tokens"}
+    shares = {f"clipped_quadrant_{n}_tokens": whole for n, whole in clipped.items()}
     shares |= {"decisive_tokens": "tokens", **quadrants}
 
     def order(item: tuple[tuple[str, str], Any]) -> tuple[int, bool, int, str]:

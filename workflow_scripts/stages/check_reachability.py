@@ -10,14 +10,21 @@ from scipy import stats
 
 from workflow_scripts import tables
 from workflow_scripts.figures.words import number, percent
+from workflow_scripts.stages._clipping import NOISE, RARE, Clip, judge
 from workflow_scripts.stages._collapse import Course, collapse, course, entropy_ends
 from workflow_scripts.stages._command import Job, run
-from workflow_scripts.stages._decisive import Unanswerable, decisive_tokens
-from workflow_scripts.stages._records import MOSTLY_FLAT, OFTEN_TRUNCATED, run_files, run_tables
+from workflow_scripts.stages._decisive import Replay, Unanswerable, decisive_tokens
+from workflow_scripts.stages._records import (
+    MOSTLY_FLAT,
+    OFTEN_TRUNCATED,
+    QUADRANTS,
+    clipped_by_quadrant,
+    old_log_probs,
+    run_files,
+    run_tables,
+)
 
 LIBRARIES = ("scipy",)
-LIVE_CLIP = 0.02  # share of positive rollouts above which the upper bound shapes training
-NOISE_RATIO = 0.1  # clipping at update index 0 is numerical noise; it may be this part of the later clipping
 
 Row = dict[str, Any]
 
@@ -26,19 +33,18 @@ Row = dict[str, Any]
 class Measured:
     """What one run's records say: sums, so that runs pool by adding, and the slope of the premise."""
 
-    clipped_first: int  # rollouts with an advantage and a clipped token at update index 0
-    active_first: int  # rollouts with an advantage at update index 0
-    clipped_later: int
+    clipped_first: int  # clipped tokens at update index 0
+    active_first: int  # tokens of rollouts with an advantage at update index 0
+    clipped_later: int  # the same at update index 1 and later
     active_later: int
-    upper_clipped_later: int  # rollouts with positive advantage and a token clipped above, at update index >= 1
-    positive_later: int
+    quadrants_later: dict[int, tuple[int, int]]  # clipped tokens, and tokens with that sign of the advantage
     flat_groups: int
     groups: int
     truncated: int
     rollouts: int
     slope: float | None
     decisive: tuple[int, int] = (0, 0)
-    too_narrow: str | None = None
+    undecided: str | None = None  # why decisive tokens are not known
 
 
 @dataclass
@@ -90,16 +96,22 @@ def measure(records: pd.DataFrame, ratio: str) -> Measured:
     """Sums over one run's rollout_updates."""
     first = records["update_index"] == 0
     active = records["advantage"] != 0
-    clipped = active & ((records["clipped_upper_tokens"] > 0) | (records["clipped_lower_tokens"] > 0))
-    positive = ~first & (records["advantage"] > 0)
+    tokens = records["completion_tokens"].astype(np.int64).where(active, 0)
+    by_quadrant = pd.DataFrame(clipped_by_quadrant(records)).astype(np.int64)
+    clipped, sign = by_quadrant.sum(axis=1), np.sign(records["advantage"])
     rewards = records.groupby(["batch", "prompt_position"])["reward"].agg(["min", "max"])
     return Measured(
-        clipped_first=int((clipped & first).sum()),
-        active_first=int((active & first).sum()),
-        clipped_later=int((clipped & ~first).sum()),
-        active_later=int((active & ~first).sum()),
-        upper_clipped_later=int((positive & (records["clipped_upper_tokens"] > 0)).sum()),
-        positive_later=int(positive.sum()),
+        clipped_first=int(clipped[first].sum()),
+        active_first=int(tokens[first].sum()),
+        clipped_later=int(clipped[~first].sum()),
+        active_later=int(tokens[~first].sum()),
+        quadrants_later={
+            number: (
+                int(by_quadrant.loc[~first, f"clipped_quadrant_{number}_tokens"].sum()),
+                int(tokens[~first & (sign == of_sign)].sum()),
+            )
+            for number, (of_sign, _) in QUADRANTS.items()
+        },
         flat_groups=int((rewards["min"] == rewards["max"]).sum()),
         groups=len(rewards),
         truncated=int(records["truncated"].sum()),
@@ -108,55 +120,75 @@ def measure(records: pd.DataFrame, ratio: str) -> Measured:
     )
 
 
-def noise_control(arm: Arm, baseline: Arm) -> Row:
-    """What fires at update index 0 is numerical noise, since the ratio is 1 there."""
+def _clip_shares(arm: Arm) -> tuple[float, float] | Row:
+    """Shares of tokens clipped at update index 0 and later; a row of the table where there are none to judge."""
     if arm.objective["surrogate"] != "clipped":
         return {"message": f"surrogate {arm.objective['surrogate']} clips nothing"}
-    if arm.updates_per_batch == 1:
-        return {"verdict": "fail", "message": "one update per rollout batch: the ratio is always 1, no bound can fire"}
-    first, later = arm.share("clipped_first", "active_first"), arm.share("clipped_later", "active_later")
+    later = arm.share("clipped_later", "active_later")
     if later is None:
         return {"message": "no rollout with an advantage after the first update of its batch"}
-    first = first or 0.0
-    of = "rollouts with an advantage clipped at update index 1 and later"
-    numbers = f"{percent(later)} of {of}, {percent(first)} at 0"
-    if later == 0 and first == 0:
+    return arm.share("clipped_first", "active_first") or 0.0, later
+
+
+def noise_control(arm: Arm, baseline: Arm) -> Row:
+    """What fires at update index 0 is numerical noise, since the ratio is 1 there."""
+    if arm.objective["surrogate"] == "clipped" and arm.updates_per_batch == 1:
+        return {"verdict": "fail", "message": "one update per rollout batch: the ratio is always 1, no bound can fire"}
+    shares = _clip_shares(arm)
+    if isinstance(shares, dict):
+        return shares
+    first, later = shares
+    found = judge(first, later)
+    if found is Clip.NEVER:
         return {"verdict": "warn", "value": later, "message": "no bound fired in the whole training"}
-    if later > 0 and first <= NOISE_RATIO * later:
-        return {"verdict": "pass", "value": later, "message": numbers}
-    return {"verdict": "fail", "value": later, "message": f"{numbers}: these bounds lie inside numerical noise"}
+    of = "of the tokens with an advantage were clipped at update index 1 and later"
+    numbers = f"{percent(later)} {of}, {percent(first)} at update index 0"
+    if found is Clip.NOISE:
+        return {"verdict": "fail", "value": later, "message": f"{numbers}: these bounds lie inside numerical noise"}
+    if first > NOISE * later:
+        part = f"{numbers}: up to {percent(first / later)} of what fires may be numerical noise"
+        return {"verdict": "warn", "value": later, "message": part}
+    return {"verdict": "pass", "value": later, "message": numbers}
 
 
 def clip_live(arm: Arm, baseline: Arm) -> Row:
-    """Does the upper bound act often enough to matter?"""
-    if arm.objective["surrogate"] != "clipped":
-        return {"message": f"surrogate {arm.objective['surrogate']} clips nothing"}
-    share = arm.share("upper_clipped_later", "positive_later")
-    if share is None:
-        return {"message": "no rollout with positive advantage at update index 1 or later"}
-    verdict = "fail" if share == 0 else "pass" if share > LIVE_CLIP else "warn"
-    return {
-        "verdict": verdict,
-        "value": share,
-        "message": f"the upper bound clipped {percent(share)} of positive rollouts at update index 1 and later",
-    }
+    """Do the bounds act often enough to matter, and on which side?"""
+    shares = _clip_shares(arm)
+    if isinstance(shares, dict):
+        return shares
+    found, later = judge(*shares), shares[1]
+    sides = []
+    for quadrant, (sign, side) in QUADRANTS.items():
+        clipped, tokens = (sum(m.quadrants_later[quadrant][i] for m in arm.runs) for i in (0, 1))
+        if clipped:
+            where = "above the upper bound" if side == "upper" else "below the lower bound"
+            sides.append(f"{percent(clipped / tokens)} of those with A {'>' if sign > 0 else '<'} 0 {where}")
+    text = f"the bounds clipped {percent(later)} of the tokens with an advantage at update index 1 and later"
+    text += f": {', '.join(sides)}" if sides else ""
+    if found is Clip.RARE:
+        text += f"; beyond numerical noise that is less than {percent(RARE)}, too rare to shape training"
+    verdict = {Clip.NEVER: "fail", Clip.NOISE: "fail", Clip.RARE: "warn", Clip.ACTS: "pass"}[found]
+    return {"verdict": verdict, "value": later, "message": text}
 
 
 def decisive(arm: Arm, baseline: Arm) -> Row:
     """Tokens whose clipped state differs between this arm's bounds and the baseline's, on this arm's own rollouts."""
     if arm.compared:
         return {"message": arm.compared}
-    narrow = next((m.too_narrow for m in arm.runs if m.too_narrow), None)
-    if narrow:
-        return {"message": f"not known: {narrow}"}
+    undecided = next((m.undecided for m in arm.runs if m.undecided), None)
+    if undecided:
+        return {"message": f"cannot be determined: {undecided}"}
     differing, tokens = (sum(m.decisive[i] for m in arm.runs) for i in (0, 1))
     if not tokens:
         return {"message": "no tokens at update index 1 or later"}
     share = differing / tokens
     text = f"{percent(share)} of tokens at update index 1 and later are clipped under only one of the two bounds"
-    if differing:
-        return {"verdict": "pass", "value": share, "message": text}
-    return {"verdict": "fail", "value": 0.0, "message": f"{text}: the comparison could not have shown anything"}
+    if not differing:
+        return {"verdict": "fail", "value": 0.0, "message": f"{text}: the comparison could not have shown anything"}
+    if share < RARE:
+        few = f"{text}: fewer than {percent(RARE)}, so a difference between the arms is unlikely to come from the clip"
+        return {"verdict": "warn", "value": share, "message": few}
+    return {"verdict": "pass", "value": share, "message": text}
 
 
 def premise(arm: Arm, baseline: Arm) -> Row:
@@ -304,12 +336,26 @@ def check(arms: dict[str, Arm], baseline: str) -> list[Row]:
     return rows
 
 
-def _measure_decisive(measured: Measured, records: pd.DataFrame, tail: pd.DataFrame, arm: Arm, other: Arm) -> None:
-    later = records[records["update_index"] >= 1]
+def _measure_decisive(
+    measured: Measured,
+    records: pd.DataFrame,
+    tail: pd.DataFrame,
+    arm: Arm,
+    other: Arm,
+    rollouts: pd.DataFrame | None = None,
+) -> None:
     try:
-        measured.decisive = decisive_tokens(later, tail, arm.objective, other.objective)
+        measured.decisive = decisive_tokens(records, tail, arm.objective, other.objective, rollouts)
     except Unanswerable as why:
-        measured.too_narrow = str(why)
+        measured.undecided = str(why)
+
+
+def _contradiction(records: pd.DataFrame, tail: pd.DataFrame, arm: Arm, rollouts: pd.DataFrame) -> str | None:
+    """Why the run's records cannot be asked about another arm's bounds; None if its own give back what it recorded."""
+    try:
+        return Replay(records, tail, arm.objective["ratio"], rollouts).contradiction(arm.objective)
+    except Unanswerable as why:
+        return str(why)
 
 
 def main(job: Job) -> None:
@@ -321,13 +367,16 @@ def main(job: Job) -> None:
     }
     for name, branch in settings.get("branches", {}).items():
         arms[name].parent, arms[name].branch_step = arms.get(branch["arm"]), branch["step"]
-    tails = run_files(job, tables.TAIL_TOKENS)
+    tails, rollouts = run_files(job, tables.TAIL_TOKENS), run_files(job, tables.ROLLOUTS)
     for name, seed, found in run_tables(job, tables.ROLLOUT_UPDATES):
         arm, records = arms[name], found.to_pandas()
         measured = measure(records, arm.objective["ratio"])
         if arm.compared is None:
             tail = tables.read(tails[name, seed], tables.TAIL_TOKENS).to_pandas()
-            _measure_decisive(measured, records, tail, arm, arms[settings["baseline"]])
+            old = old_log_probs(rollouts[name, seed])
+            measured.undecided = _contradiction(records, tail, arm, old)
+            if measured.undecided is None:
+                _measure_decisive(measured, records, tail, arm, arms[settings["baseline"]], old)
         arm.runs.append(measured)
         arm.courses[seed] = course(records)
     for (name, seed), path in run_files(job, tables.CHECKPOINTS).items():

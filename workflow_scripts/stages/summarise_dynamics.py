@@ -5,7 +5,7 @@ import pandas as pd
 
 from workflow_scripts import tables
 from workflow_scripts.stages._command import Job, run
-from workflow_scripts.stages._records import run_files, run_tables
+from workflow_scripts.stages._records import QUADRANTS, SIGNS, clipped_by_quadrant, run_files, run_tables
 
 LIBRARIES = ()
 
@@ -73,12 +73,9 @@ def _terms(records: pd.DataFrame, rollouts: pd.DataFrame) -> pd.DataFrame:
             "rollouts": 1,
             "positive_rollouts": positive.astype(int),
             "negative_rollouts": negative.astype(int),
-            "clipped_upper": (positive & (records["clipped_upper_tokens"] > 0)).astype(int),
-            "clipped_lower": (negative & (records["clipped_lower_tokens"] > 0)).astype(int),
             "positive_tokens": tokens.where(positive, 0.0),
             "negative_tokens": tokens.where(negative, 0.0),
-            "clipped_upper_tokens": records["clipped_upper_tokens"].where(positive, 0),
-            "clipped_lower_tokens": records["clipped_lower_tokens"].where(negative, 0),
+            **clipped_by_quadrant(records),
             "deviation": records["sum_abs_ratio_deviation"] / tokens.clip(lower=1.0),
             "entropy": records["sum_entropy"].astype(float),
             "tokens": tokens,
@@ -136,10 +133,12 @@ def _shares(terms: pd.DataFrame, groups: pd.DataFrame, by: list[str]) -> pd.Data
             "rollouts": sums["rollouts"],
             "positive_rollouts": sums["positive_rollouts"],
             "negative_rollouts": sums["negative_rollouts"],
-            "clipped_upper_share": over("clipped_upper", "positive_rollouts"),
-            "clipped_lower_share": over("clipped_lower", "negative_rollouts"),
-            "clipped_upper_token_share": over("clipped_upper_tokens", "positive_tokens"),
-            "clipped_lower_token_share": over("clipped_lower_tokens", "negative_tokens"),
+            **{
+                f"clipped_quadrant_{number}_share": over(f"clipped_quadrant_{number}_tokens", f"{SIGNS[sign]}_tokens")
+                for number, (sign, _) in QUADRANTS.items()
+            },
+            "positive_tokens": sums["positive_tokens"].astype(int),
+            "negative_tokens": sums["negative_tokens"].astype(int),
             "mean_abs_ratio_deviation": over("deviation", "told"),
             "mean_entropy": over("entropy", "tokens"),
             "mean_upper_width": over("width", "bounded"),

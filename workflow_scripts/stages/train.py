@@ -10,6 +10,8 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+
 from workflow_scripts import tables
 from workflow_scripts.stages._command import Job, StageError, run
 from workflow_scripts.stages._devices import hardware, take_gpus
@@ -299,7 +301,9 @@ def _train(job: Job, asked: int | str, lease: Lease) -> None:
     staged.provenance = job.provenance
     for name, (table, rows) in recorder.tables().items():
         if name == "rollouts" and not job.compute["keep"]["rollouts"]:
-            rows = rows.set_column(rows.schema.get_field_index("completion"), "completion", [[None] * len(rows)])
+            for column in ("completion", "old_log_prob"):
+                nothing = [pa.nulls(len(rows), table.columns[column])]
+                rows = rows.set_column(rows.schema.get_field_index(column), column, nothing)
         staged.write(name, table, rows)
     staged.write("trainer_log", tables.TRAINER_LOG, _log_rows(trainer.state.log_history))
     for step, path in branches.items():

@@ -35,6 +35,7 @@ class Recorder:
         self.group_size, self.updates_per_batch, self.minibatches = group_size, updates_per_batch, minibatches
         self._pending: list[tuple[Tensor, Tensor]] = []
         self._steps: dict[str, list[np.ndarray]] = {"rollout_updates": [], "tail_tokens": []}
+        self._old: dict[tuple[int, int], np.ndarray] = {}  # of the newest batch, by prompt position and rollout
         self._done: dict[str, list[pa.Table]] = {name: [] for name in _TABLES}
 
     def add(self, per_rollout: dict[str, Tensor], log_ratio: Tensor, old_log_prob: Tensor, mask: Tensor) -> None:
@@ -68,15 +69,37 @@ class Recorder:
         rows = {name: np.full(len(columns), number) for name, number in rows.items()}
         self._steps["rollout_updates"].append(_block(tables.ROLLOUT_UPDATES, rows | value))
         self._steps["tail_tokens"].append(self._tail_rows(step, value, tokens))
+        if index < self.minibatches:
+            self._keep_old(value, tokens[1])
         count = max(value["completion_tokens"].sum(), 1.0)
-        high, low = value["clipped_upper_tokens"].sum() / count, value["clipped_lower_tokens"].sum() / count
+        above, below = (value[f"clipped_{side}_tokens"] / count for side in ("upper", "lower"))
+        positive = value["advantage"] > 0
         return {
-            "clip_ratio/high_mean": float(high),
-            "clip_ratio/low_mean": float(low),
-            "clip_ratio/region_mean": float(high + low),
+            "clip_ratio/high_mean": float(above[positive].sum()),  # these three as TRL counts them
+            "clip_ratio/low_mean": float(below[~positive].sum()),
+            "clip_ratio/region_mean": float(above.sum() + below.sum()),
+            "clip_ratio/positive_low_mean": float(below[positive].sum()),  # only two-sided bounds clip here
+            "clip_ratio/negative_high_mean": float(above[~positive].sum()),
             "entropy": float(value["sum_entropy"].sum() / count),
             "kl": float(value["sum_kl"].sum() / count),
         }
+
+    def _keep_old(self, value: dict[str, np.ndarray], old_log_prob: np.ndarray) -> None:
+        """Each rollout is used once in the first epoch; its old log-probabilities stay what they are there."""
+        keys = zip(value["prompt_position"].astype(int), value["rollout"].astype(int), strict=True)
+        for key, count, row in zip(keys, value["completion_tokens"].astype(int), old_log_prob, strict=True):
+            self._old[key] = row[:count].copy()
+
+    def _complete_rollouts(self) -> None:
+        """Put the old log-probabilities of the newest batch into its rows of `rollouts`."""
+        if self._old:
+            rows = self._done["rollouts"].pop()
+            name = "old_log_prob"
+            values = zip(*(rows[key].to_pylist() for key in ("prompt_position", "rollout", name)), strict=True)
+            old = [self._old.get((prompt, rollout), before) for prompt, rollout, before in values]
+            column = pa.array(old, type=tables.ROLLOUTS.columns[name])
+            self._done["rollouts"].append(rows.set_column(rows.schema.get_field_index(name), name, column))
+            self._old = {}
 
     def refuse_infinite(self, step: int) -> None:
         """Raises Diverged for the first rollout of the step's micro-batches so far whose importance ratio is
@@ -110,10 +133,12 @@ class Recorder:
 
     def add_rollouts(self, rows: list[dict[str, Any]]) -> None:
         """The rollouts of one batch, once, as rows of the table `rollouts`."""
+        self._complete_rollouts()
         self._done["rollouts"].append(pa.Table.from_pylist(rows, schema=tables.schema(tables.ROLLOUTS)))
 
     def tables(self) -> dict[str, tuple[tables.Table, pa.Table]]:
         """All records so far, by file name."""
+        self._complete_rollouts()
         for name, blocks in self._steps.items():
             if blocks:
                 self._done[name].append(_arrow(_TABLES[name], np.concatenate(blocks)))

@@ -301,7 +301,8 @@ class Trainer(GRPOTrainer):
         importance = torch.exp(self.objective.log_ratio(token_log_ratio, mask))
         bounds = None
         if self.objective.bounds is not None:
-            group = Group(advantage, inputs["group_correct"].unsqueeze(1), self.plan.group_size, old_log_prob)
+            own = old_log_prob.masked_fill(mask == 0, 0.0), mask.to(advantage.dtype)
+            group = Group(advantage, inputs["group_correct"].unsqueeze(1), self.plan.group_size, *own)
             try:
                 self._bounds = bounds = checked(self.objective.bounds, group)
             except PolicyError as error:
@@ -339,12 +340,13 @@ class Trainer(GRPOTrainer):
         old_log_prob: Tensor,
         kl: Tensor | None,
     ) -> None:
-        positive = inputs["advantages"] > 0
-        negative = inputs["advantages"] < 0
+        active = inputs["advantages"] != 0
         nothing = torch.zeros_like(inputs["advantages"])
-        outside, upper, lower = nothing, nothing + torch.nan, nothing + torch.nan
+        above, below, upper, lower = nothing, nothing, nothing + torch.nan, nothing + torch.nan
         if bounds is not None:
-            outside = (((importance < bounds.lower) | (importance > bounds.upper)) * mask).sum(1)
+            above, below = (
+                (out * mask).sum(1) * active for out in (importance > bounds.upper, importance < bounds.lower)
+            )
             upper = bounds.upper[:, 0] if bounds.upper.shape[1] == 1 else upper
             lower = bounds.lower[:, 0] if bounds.lower.shape[1] == 1 else lower
         names = ("prompt_position", "rollout", "group_correct", "reward", "truncated")
@@ -358,8 +360,8 @@ class Trainer(GRPOTrainer):
                 "sum_abs_ratio_deviation": ((torch.exp(token_log_ratio) - 1).abs() * mask).sum(1),
                 "sum_entropy": (entropy * mask).sum(1),
                 "sum_kl": nothing if kl is None else (kl.detach() * mask).sum(1),
-                "clipped_upper_tokens": outside * positive,
-                "clipped_lower_tokens": outside * negative,
+                "clipped_upper_tokens": above,
+                "clipped_lower_tokens": below,
                 "upper_bound": upper,
                 "lower_bound": lower,
                 "finite": (torch.isfinite(importance) | (mask == 0)).all(1),
