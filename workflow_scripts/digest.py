@@ -280,3 +280,37 @@ def keyword_arguments(module: str) -> dict[str, tuple[tuple[str, ...], tuple[str
                 tuple(a.arg for a, default in pairs if default is not None),
             )
     return found
+
+
+@lru_cache(None)
+def members(module: str, name: str) -> tuple[str, ...]:
+    """Public fields, properties and methods of a class of a module of ours, without importing it."""
+    found = []
+    for top in _module(f"{PACKAGE}.{module}").symbols[name]:
+        for node in top.body if isinstance(top, ast.ClassDef) else ():
+            if isinstance(node, ast.FunctionDef):
+                found.append(node.name)
+            elif isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
+                found.append(node.target.id)
+    return tuple(name for name in found if not name.startswith("_"))
+
+
+@lru_cache(None)
+def attributes_read(module: str, function: str, of: str) -> tuple[str, ...]:
+    """Attributes that a function of a module of ours reads of its first parameter, and the functions of that module
+    which it reaches of parameters annotated as the class `of`; without importing it."""
+    full, seen, found = f"{PACKAGE}.{module}", set[_Symbol](), set[str]()
+    _reach(full, function, (), seen)
+    for where, symbol in seen:
+        for top in _nodes(full, symbol) if where == full and symbol else ():
+            if not isinstance(top, ast.FunctionDef):
+                continue
+            parameters = [*top.args.posonlyargs, *top.args.args]
+            names = {p.arg for p in parameters if isinstance(p.annotation, ast.Name) and p.annotation.id == of}
+            names |= {parameters[0].arg} if symbol == function and parameters else set()
+            found |= {
+                node.attr
+                for node in _walked(top)
+                if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id in names
+            }
+    return tuple(sorted(found))

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from itertools import combinations
 from typing import TYPE_CHECKING, Any
 
+from workflow_scripts import digest
 from workflow_scripts.objectives.presets import PRESETS
 from workflow_scripts.study.faults import Path, line, nearest, overlap
 from workflow_scripts.study.keys import NEEDS_FOCAL, POLICIES, POLICY_KEYS, REQUIRED_KEYS, SURROGATES
@@ -13,6 +14,7 @@ from workflow_scripts.study.trl_fields import trl_faults
 if TYPE_CHECKING:
     from workflow_scripts.study import Arm, Study
 
+GROUP = digest.members("objectives.bounds", "Group")
 _AXES = ("ratio", "bounds", "surrogate", "advantage", "aggregation")
 # An arm that sets none of these has the objective of the arm it is the same as, whose faults are said there.
 _OBJECTIVE = ("preset", *_AXES, *POLICY_KEYS)
@@ -115,6 +117,9 @@ def _objective_faults(study: "Study", name: str) -> Iterator[str]:
 def _policy_faults(path: str, own: dict[str, Any], keys: dict[str, Any]) -> Iterator[str]:
     """Keys that the chosen policy does not use, and those it needs and lacks."""
     chosen = keys["bounds"] if keys["surrogate"] == "clipped" else keys["surrogate"]
+    if chosen in POLICIES and (lacking := _read_in_vain(chosen)):
+        allowed = f"it reads {lacking}, which a Group does not hold; a Group holds {', '.join(GROUP)}"
+        yield line(f"{path}.bounds", chosen, allowed)
     used = (*POLICIES.get(chosen, ()), *SURROGATES[keys["surrogate"]])
     for key in own:
         if key in POLICY_KEYS and key not in used:
@@ -132,6 +137,12 @@ def _policy_faults(path: str, own: dict[str, Any], keys: dict[str, Any]) -> Iter
     if "ratio" in own and own["ratio"] != preset.get("ratio", own["ratio"]) and taken:
         allowed = f"{preset['ratio']}, or {', '.join(taken)} said beside it: those of the preset are made for its ratio"
         yield line(f"{path}.ratio", own["ratio"], allowed)
+
+
+def _read_in_vain(policy: str) -> str:
+    """What a clip policy reads of its Group that no Group holds."""
+    read = digest.attributes_read("objectives.bounds", policy, "Group")
+    return ", ".join(f"group.{name}" for name in read if name not in GROUP)
 
 
 def _value_faults(study: "Study", path: str, own: dict[str, Any], keys: dict[str, Any]) -> Iterator[str]:
