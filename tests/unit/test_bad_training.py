@@ -76,6 +76,9 @@ def test_completions_that_are_all_cut_off_and_masked_teach_nothing(
 def test_truncated_completions_count_in_their_group_and_not_in_the_loss(tmp_path: Path) -> None:
     masked, whole = (Run(tmp_path / str(m), mask_truncated=m).train().records() for m in (True, False))
     first = [[r for r in records["rollouts"] if r["batch"] == 0] for records in (masked, whole)]
+    for mine, theirs in zip(*first, strict=True):  # what is masked carries no loss, and its tokens count for no bound
+        kept, drawn = mine.pop("old_log_prob"), theirs.pop("old_log_prob")
+        assert kept == ([] if mine["truncated"] else drawn) and len(drawn) == theirs["completion_tokens"]
     assert first[0] == first[1] and {row["truncated"] for row in first[0]} == {True, False}
     for row, other in zip(masked["rollout_updates"], whole["rollout_updates"], strict=True):
         if row["step"] == 1:
