@@ -149,6 +149,14 @@ LOGS: dict[str, tuple[History, Rhythm, int, Answer, Answer, Cause]] = {
     "rewards at each step, a period": (
         [entry(s, 0.01 * ((s - 1) % 4 > 0)) for s in STEPS], Rhythm.BY_CLIP, 4, YES, YES, Cause.BINDS,
     ),
+    "each step draws rollouts, and the clip has a period": (
+        in_trl([entry(s, 0.01 * ((s - 1) % 4 > 0)) for s in STEPS]),
+        Rhythm.NEW_YET_FIRES, 0, UNKNOWN, UNKNOWN, Cause.NO_RHYTHM,
+    ),
+    "uneven batches, one later entry": (
+        [entry(5 * s, 3e-3 * (s == 3), s != 3) for s in range(1, 5)],
+        Rhythm.UNEVEN, 0, YES, UNKNOWN, Cause.MIXED,
+    ),
     "no rewards, fires always": (
         without([entry(s, 0.01) for s in STEPS], "reward"), Rhythm.NO_PERIOD, 0, UNKNOWN, UNKNOWN, Cause.NO_RHYTHM,
     ),
@@ -225,11 +233,11 @@ def test_constructed_logs(name: str, tmp_path: Path, capsys: pytest.CaptureFixtu
 @pytest.mark.parametrize(
     ("history", "words"),
     [
-        (first_and_later(0.06, 0.5), "explains up to 6.0 of these 50.0 points"),
+        (first_and_later(0.06, 0.5), "mean share 50.0 %; up to 6.0 % of tokens are numerical noise, as at first"),
         (first_and_later(0.26, 0.5), "clips 26.0 % at first updates, where the ratio is 1, and 50.0 % at later ones"),
         (spiked(first_and_later(0, 0), {7: 3e-9}), "in 1 of 30 steps that could clip, on a share of 1e-10 of tokens"),
         (old(lambda i: 0.01, 2), "the clip_ratio of TRL 0.16 counts tokens that the clip leaves alone"),
-        (old(None, 1), "no clip metric is logged, as TRL up to 0.15 and Unsloth log none"),
+        (old(None, 1), "the log has no values of a clip metric (TRL up to 0.15 and Unsloth log none)"),
         (asynchronous(1.01, 0.02), "the logged ratio differs from 1 by up to 0.01"),
         (warmed_up, "is 0 in 36 of 40 steps"),
     ],
@@ -306,6 +314,11 @@ FILES: dict[str, tuple[bytes, str]] = {
     "W&B history": (b"_step,_runtime,train/reward\n0,1.5,0.5\n", "a csv file exported from W&B"),
     "csv": (b"step,loss\n1,2\n", "a csv file"),
     "csv of Windows": (b"\xef\xbb\xbfstep,loss\r\n1,2\r\n", "a csv file"),
+    "csv in Latin-1": ("step,Größe\n1,2\n".encode("latin-1"), "a csv file"),
+    "csv with semicolons": (b"step;loss\n1;2,5\n", "a csv file"),
+    "bytes": (b"\xff\xfe\xfd\x00\x00\x01", "a binary file of an unknown format"),
+    "printed list": (b"[{'loss': 0.1, 'step': 1}, {'loss': 0.2, 'step': 2}]\n", "the console output of a trainer"),
+    "list of others": (b'[{"_step": 1}]', "a list of JSON objects"),
     "bare list": (json.dumps([entry(1, 0.1)]).encode(), 'a bare log_history list; save it as {"log_history": [...]}'),
     "bare list, indented": (json.dumps([entry(1, 0.1)], indent=2).encode(), "a bare log_history list"),
     "W&B summary": (b'{"_step": 40, "_runtime": 3, "train/reward": 0.5}', "a summary of a W&B run"),
@@ -328,6 +341,22 @@ def test_other_formats_are_named(name: str, tmp_path: Path, capsys: pytest.Captu
     assert out == "" and err.count("\n") == 1
     assert err.startswith(f"armslength audit: {path}: {words}")
     assert "audit reads trainer_state.json" in err and "trainer_log.parquet" in err
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        (json.dumps({"log_history": [entry(s, 0.1) for s in range(5000)]})[:-100], "JSON that breaks off at line 1"),
+        ("[1,\n2,\n3", "JSON that breaks off at line 3"),
+        ("x" * 200_000 + "\n1,2\n", "no JSON: Expecting value"),
+        ("import os, sys\nimport json, re\n", "no JSON: Expecting value"),
+        ("[]", "no TrainerState"),
+    ],
+)
+def test_files_without_a_name_are_not_given_one(content: str, words: str, tmp_path: Path) -> None:
+    (tmp_path / "log").write_text(content)
+    with pytest.raises(LogError, match=words):
+        read(str(tmp_path / "log"))
 
 
 @pytest.mark.parametrize(

@@ -6,11 +6,11 @@ from enum import Enum, StrEnum, auto
 
 from workflow_scripts.commands.trainer_log import FLAT, LENGTH, RATE, RATIO, Counted, Log
 from workflow_scripts.commands.update_rhythm import Rhythm, Updates
-from workflow_scripts.figures.words import number, percent
+from workflow_scripts.figures.words import percent
 from workflow_scripts.statistics.clipping import LEAST_SHARE, Binding, binding, noise_is_notable
 
 ROUNDING = 1e-6  # a standard deviation of rewards below this part of their mean is none
-OUTLIER = 3  # first updates from which on a single one of them does not decide that a clip is noise
+FEWEST = 3  # entries from which on a single one of them does not decide
 
 
 class Answer(StrEnum):
@@ -98,7 +98,7 @@ def _could_not(log: Log, updates: Updates) -> Cause | None:
 
 def _one_decides(first: list[float], later: float) -> bool:
     """Whether a clip is noise only by the largest share of the first updates."""
-    return len(first) >= OUTLIER and binding(_mean(sorted(first)[:-1]), later) is not Binding.NOISE
+    return len(first) >= FEWEST and binding(_mean(sorted(first)[:-1]), later) is not Binding.NOISE
 
 
 def _beyond_noise(log: Log, updates: Updates) -> Finding:
@@ -117,7 +117,8 @@ def _beyond_noise(log: Log, updates: Updates) -> Finding:
         if _mean(shares) < LEAST_SHARE:
             fires = sum(share > 0 for share in shares)
             return Finding(Answer.YES, Answer.RARELY, Cause.RARE, fires, len(shares), later=_mean(shares))
-        return finding(Answer.YES, Cause.BINDS) if found is Binding.BINDS else finding(Answer.UNKNOWN, Cause.MIXED)
+        binds = found is Binding.BINDS and len(rest) >= FEWEST
+        return finding(Answer.YES, Cause.BINDS) if binds else finding(Answer.UNKNOWN, Cause.MIXED)
     if found is Binding.NOISE and fired and _one_decides(first, later):
         return finding(Answer.UNKNOWN, Cause.ONE_FIRST_UPDATE)
     return {
@@ -161,7 +162,7 @@ def _note(log: Log) -> str:
     """What the clip metric counts, where that is not what the clip stopped."""
     if log.counted is Counted.NOTHING:
         versions = "TRL up to 0.15 and Unsloth" if log.get(LENGTH) else "losses without a clip"
-        return f"no clip metric is logged, as {versions} log none"
+        return f"the log has no values of a clip metric ({versions} log none)"
     if log.counted is Counted.UNCLIPPED:
         return "the clip_ratio of TRL 0.16 counts tokens that the clip leaves alone, so it is not used"
     if log.counted is Counted.UNDEFINED:
@@ -191,8 +192,7 @@ def _bound(log: Log, found: Finding, updates: Updates) -> str:
         far = max(abs(ratio - 1) for ratio in log.get(RATIO).values())
         return f"{text}; the logged ratio differs from 1 by up to {far:.2g}"
     if updates.pure and noise_is_notable(found.first, found.later):
-        noise, all_of_it = number(100 * found.first), number(100 * found.later)
-        return f"{text}; numerical noise, which first updates show, explains up to {noise} of these {all_of_it} points"
+        return f"{text}; up to {percent(found.first)} of tokens are numerical noise, as at first updates"
     return text
 
 

@@ -35,18 +35,28 @@ def _json_lines(lines: Sequence[str]) -> str | None:
     return "a JSON Lines file (one object per line)" if len(lines) > 1 else None
 
 
-def _csv(lines: Sequence[str]) -> str | None:
-    if len(lines) < 2:
-        return None
+def _is_number(field: str) -> bool:
     try:
-        head, first = csv.reader(lines[:2])
-    except (ValueError, csv.Error):  # a quoted field may go on over several lines
+        float(field)
+    except ValueError:
+        return False
+    return True
+
+
+def _csv(lines: Sequence[str]) -> str | None:
+    if lines[0].lstrip().startswith(("{", "[")):  # JSON that breaks off
         return None
-    if len(head) < 2 or len(head) != len(first) or lines[0].lstrip()[:1] in ("{", "["):
-        return None
-    exported = head[0] in ("Step", "_step") and any(" - " in name for name in head[1:])
-    history = {"_step", "_timestamp", "_runtime"} & set(head)
-    return "a csv file exported from W&B" if exported or history else "a csv file"
+    for delimiter in ",;\t":
+        try:
+            rows = list(csv.reader(lines[:2], delimiter=delimiter))
+        except csv.Error:  # a line too long to be a row
+            return None
+        if len(rows) < 2 or len(rows[0]) < 2 or len(rows[0]) != len(rows[1]) or not any(map(_is_number, rows[1])):
+            continue
+        exported = rows[0][0] in ("Step", "_step") and any(" - " in name for name in rows[0][1:])
+        history = {"_step", "_timestamp", "_runtime"} & set(rows[0])
+        return "a csv file exported from W&B" if exported or history else "a csv file"
+    return None
 
 
 def name_of_bytes(content: bytes) -> str | None:
@@ -58,18 +68,21 @@ def name_of_bytes(content: bytes) -> str | None:
 
 def name_of_text(content: bytes) -> str | None:
     """What a text file that is no JSON document is; None if its lines tell nothing."""
+    if b"\0" in content[:EXAMINED]:
+        return "a binary file of an unknown format"
     text = content[:EXAMINED].decode("utf-8-sig", errors="replace")
     lines = [line for line in text.splitlines() if line.strip()]
     if not lines:
         return None
-    printed = any(line.startswith(("{'loss'", "{'train_loss'", "{'reward")) for line in lines)
+    printed = any(line.startswith(("{'", "[{'")) for line in lines)
     return _json_lines(lines) or ("the console output of a trainer" if printed else _csv(lines))
 
 
 def name_of_json(document: Any) -> str | None:
     """What a JSON document without log_history is; None if unknown."""
-    if isinstance(document, list) and any(isinstance(entry, dict) and "step" in entry for entry in document):
-        return 'a bare log_history list; save it as {"log_history": [...]}'
+    if isinstance(document, list) and any(isinstance(entry, dict) for entry in document):
+        steps = any("step" in entry for entry in document if isinstance(entry, dict))
+        return 'a bare log_history list; save it as {"log_history": [...]}' if steps else "a list of JSON objects"
     if isinstance(document, dict) and isinstance(document.get("data"), dict) and "step" in document:
         return "a JSON Lines file of verl's file logger"
     if isinstance(document, dict) and {"_step", "_runtime", "_timestamp"} & document.keys():

@@ -141,7 +141,9 @@ def _history(content: bytes) -> list[Any]:
         cut = error.pos >= len(error.doc.rstrip()) or error.msg.startswith("Unterminated string")
         where = f"line {error.lineno} column {error.colno}"
         raise LogError(f"JSON that breaks off at {where}" if cut else f"no JSON: {error.msg} at {where}") from None
-    except (ValueError, RecursionError, MemoryError) as error:  # other bytes than text, endless digits, deep nesting
+    except UnicodeDecodeError:
+        raise _foreign(name_of_text(content) or "neither UTF-8 text nor JSON") from None
+    except (ValueError, RecursionError, MemoryError) as error:  # endless digits, deep nesting
         raise LogError(f"no JSON that can be read: {type(error).__name__}") from None
     history = state.get("log_history") if isinstance(state, dict) else None
     if not isinstance(history, list):

@@ -11,7 +11,7 @@ from workflow_scripts.commands.trainer_log import Log
 
 NOISE = 0.1  # of the mean clip share: what fires below it is taken for noise when a period is looked for
 REGULAR = 0.9  # part of the rollout batches that must have the same number of updates; a resumed run has odd ones
-CHANCE = 0.01  # of a pattern in the clip that is none
+CHANCE = 0.001  # of a pattern in the clip that is none
 MULTIPLE = 10.0  # log-likelihood by which a period must explain the clip better than one that divides it
 LONGEST = 64  # updates per rollout batch that are looked for in the clip's pattern
 
@@ -149,7 +149,7 @@ def updates_per_batch(log: Log) -> Updates:
         # Each entry holds a first update, which a longer batch could still hit in a short log.
         most = every + (every - 1) // (entries - 1) if log.draws_at_each_step else 0
         return Updates(Rhythm.MEANS, None, count=every, most=most)
-    if by_clip := _from_clip(log):
+    if not log.draws_at_each_step and (by_clip := _from_clip(log)):
         return by_clip
     fired = any(log.clip.values())
     if not log.rewarded:
