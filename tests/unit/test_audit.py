@@ -128,6 +128,15 @@ def test_trl_with_several_updates_clips(real: Any, updates: int, arguments: dict
     assert cells(write(tmp_path, marked))["updates per batch"] == f"{updates}, by the clip's pattern"
 
 
+def test_trl_that_draws_rollouts_within_a_step(real: Any) -> None:
+    """Every step has new rollouts, and every second one also the rest of a batch that an update came before."""
+    path = real("within", 8, steps_per_generation=2, gradient_accumulation_steps=3, per_device_train_batch_size=4)
+    shown = cells(path)
+    assert not shown["steps with a clip"].startswith("0 ")
+    assert shown["updates per batch"] == "cannot be determined: each step has a reward, yet the clip fires"
+    assert judged(path)[:2] == (UNKNOWN, UNKNOWN)
+
+
 def test_trl_that_logs_means_of_steps(real: Any) -> None:
     shown = cells(real("means", 24, steps_per_generation=4, logging_steps=2))
     assert (shown["logged every"], shown["updates per batch"]) == ("2 steps", "4")

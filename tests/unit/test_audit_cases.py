@@ -237,6 +237,8 @@ def test_constructed_logs(name: str, tmp_path: Path, capsys: pytest.CaptureFixtu
         (first_and_later(0.26, 0.5), "clips 26.0 % at first updates, where the ratio is 1, and 50.0 % at later ones"),
         (spiked(first_and_later(0, 0), {7: 3e-9}), "in 1 of 30 steps that could clip, on a share of 1e-10 of tokens"),
         (old(lambda i: 0.01, 2), "the clip_ratio of TRL 0.16 counts tokens that the clip leaves alone"),
+        (in_trl([entry(10 * s, 0) for s in STEPS]), "updates per batch: cannot be determined: logged every 10 steps"),
+        (first_and_later(0, 0), "no learning rate is logged, so whether the ratio moved at all cannot be determined"),
         (old(None, 1), "the log has no values of a clip metric (TRL up to 0.15 and Unsloth log none)"),
         (asynchronous(1.01, 0.02), "the logged ratio differs from 1 by up to 0.01"),
         (warmed_up, "is 0 in 36 of 40 steps"),

@@ -172,9 +172,11 @@ def _note(log: Log) -> str:
     return ""
 
 
-def _never_fired(log: Log) -> str:
+def _never_fired(log: Log, updates: Updates) -> str:
     text = "the clip never fired: no bound as wide as this run's or wider can have changed it"
     rates = log.get(RATE).values()
+    if updates.several is None and not log.ratio_moved:
+        return f"{text}; updates per batch: {updates.said}"
     if not _moves(log):
         return f"{text}; no learning rate is logged, so whether the ratio moved at all cannot be determined"
     still = sum(rate == 0 for rate in rates)
@@ -214,7 +216,7 @@ def sentence(found: Finding, log: Log, updates: Updates) -> str:
             "one update per rollout batch: the ratio is always 1; "
             "raise num_iterations, or steps_per_generation above gradient_accumulation_steps"
         ),
-        Cause.NEVER_FIRED: lambda: _never_fired(log),
+        Cause.NEVER_FIRED: lambda: _never_fired(log, updates),
         Cause.NOISE: lambda: (
             f"it clips {percent(found.first)} at first updates, where the ratio is 1, and {percent(found.later)} "
             "at later ones: its bounds lie inside numerical noise"
