@@ -11,7 +11,7 @@ from workflow_scripts.commands.clip_verdict import flat_shares, verdict
 from workflow_scripts.commands.trainer_log import CLIPS, FLAT, LOWER, RATIO, TRUNCATED, UPPER, Log, LogError, read
 from workflow_scripts.commands.update_rhythm import updates_per_batch
 from workflow_scripts.figures.words import percent
-from workflow_scripts.statistics.clipping import LEAST_SHARE, NOISE_DOMINATES
+from workflow_scripts.stages._clipping import MOSTLY_NOISE, RARE
 
 COLLAPSED = 0.1  # entropy of the last tenth over that of the first
 
@@ -28,7 +28,7 @@ ROWS = {
     "updates per batch": "optimizer updates per rollout batch: TRL logs a reward only where rollouts are new; where "
     "each step has one, the period of the clip, which cannot fire on the first update after a rollout batch",
     "clip at first updates": "the clip share where rollouts are new, the ratio is 1, and all that fires is numerical "
-    f"noise; from {NOISE_DOMINATES:g} of the share at later updates on, the bounds lie inside it",
+    f"noise; from {MOSTLY_NOISE:g} of the share at later updates on, the bounds lie inside it",
     "importance ratio": "lowest and highest mean ratio, where the log has it (AsyncGRPOTrainer)",
     "flat groups": f"groups whose rewards are all equal ({FLAT}): mean and peak; without it, steps whose reward_std "
     "is 0. They have no advantage and nothing to clip",
@@ -37,7 +37,7 @@ ROWS = {
     "truncated completions": f"{TRUNCATED}: mean and peak",
     "left out": "entries of evaluation, without a step, or of a step logged again, and values that are no number",
     "clip could bind": "no where the ratio is always 1 or no group has an advantage",
-    "clip did bind": f"whether it fired beyond noise; rarely: on a share of tokens below {LEAST_SHARE:g}",
+    "clip did bind": f"whether it fired beyond noise; rarely: on a share of tokens below {RARE:g}",
 }
 
 

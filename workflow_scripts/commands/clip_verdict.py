@@ -7,7 +7,8 @@ from enum import Enum, StrEnum, auto
 from workflow_scripts.commands.trainer_log import FLAT, LENGTH, RATE, RATIO, Counted, Log
 from workflow_scripts.commands.update_rhythm import Rhythm, Updates
 from workflow_scripts.figures.words import percent
-from workflow_scripts.statistics.clipping import LEAST_SHARE, Binding, binding, noise_is_notable
+from workflow_scripts.stages import _clipping as rule
+from workflow_scripts.stages._clipping import Clip
 
 ROUNDING = 1e-6  # a standard deviation of rewards below this part of their mean is none
 FEWEST = 3  # entries from which on a single one of them does not decide
@@ -98,7 +99,7 @@ def _could_not(log: Log, updates: Updates) -> Cause | None:
 
 def _one_decides(first: list[float], later: float) -> bool:
     """Whether a clip is noise only by the largest share of the first updates."""
-    return len(first) >= FEWEST and binding(_mean(sorted(first)[:-1]), later) is not Binding.NOISE
+    return len(first) >= FEWEST and rule.judge(_mean(sorted(first)[:-1]), later) is not Clip.NOISE
 
 
 def _beyond_noise(log: Log, updates: Updates) -> Finding:
@@ -110,21 +111,21 @@ def _beyond_noise(log: Log, updates: Updates) -> Finding:
     def finding(did: Answer, cause: Cause) -> Finding:
         return Finding(Answer.YES, did, cause, fired, len(rest), noise, later)
 
-    found = binding(noise, later)
+    found = rule.judge(noise, later)
     if not updates.pure:
         # Entries that hold later updates too show more than the noise: they can clear a clip, but not convict it.
         shares = list(log.clip.values())
-        if _mean(shares) < LEAST_SHARE:
+        if _mean(shares) < rule.RARE:
             fires = sum(share > 0 for share in shares)
             return Finding(Answer.YES, Answer.RARELY, Cause.RARE, fires, len(shares), later=_mean(shares))
-        binds = found is Binding.BINDS and len(rest) >= FEWEST
+        binds = found is Clip.ACTS and len(rest) >= FEWEST
         return finding(Answer.YES, Cause.BINDS) if binds else finding(Answer.UNKNOWN, Cause.MIXED)
-    if found is Binding.NOISE and fired and _one_decides(first, later):
+    if found is Clip.NOISE and fired and _one_decides(first, later):
         return finding(Answer.UNKNOWN, Cause.ONE_FIRST_UPDATE)
     return {
-        Binding.NOISE: finding(Answer.NO, Cause.NOISE),
-        Binding.RARELY: finding(Answer.RARELY, Cause.RARE),
-        Binding.BINDS: finding(Answer.YES, Cause.BINDS),
+        Clip.NOISE: finding(Answer.NO, Cause.NOISE),
+        Clip.RARE: finding(Answer.RARELY, Cause.RARE),
+        Clip.ACTS: finding(Answer.YES, Cause.BINDS),
     }[found]
 
 
@@ -143,7 +144,7 @@ def judge(log: Log, updates: Updates) -> Finding:
         return Finding(could, Answer.NO, Cause.NEVER_FIRED)
     if updates.several:
         found = _beyond_noise(log, updates)
-    elif share < LEAST_SHARE:
+    elif share < rule.RARE:
         found = Finding(could, Answer.RARELY, Cause.RARE, fired, len(log.clip), later=share)
     elif several:
         found = Finding(could, Answer.YES, Cause.BINDS, fired, len(log.clip), later=share)
@@ -193,7 +194,7 @@ def _bound(log: Log, found: Finding, updates: Updates) -> str:
     if not updates.several:
         far = max(abs(ratio - 1) for ratio in log.get(RATIO).values())
         return f"{text}; the logged ratio differs from 1 by up to {far:.2g}"
-    if updates.pure and noise_is_notable(found.first, found.later):
+    if updates.pure and found.first > rule.NOISE * found.later:
         return f"{text}; up to {percent(found.first)} of tokens are numerical noise, as at first updates"
     return text
 

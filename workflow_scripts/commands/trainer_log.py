@@ -193,8 +193,8 @@ def _refuse_impossible_shares(kept: dict[int, dict[str, Any]]) -> None:
         both = f"{LOWER} {low:g} and {UPPER} {high:g} at step {step}"
         if low + high > 1 + ROUNDED:
             raise LogError(f"inconsistent: {both} add up to more than 1, but no token is outside both bounds")
-        if EITHER in shares and abs(shares[EITHER] - low - high) > ROUNDED + 0.01 * (low + high):
-            raise LogError(f"inconsistent: {EITHER} {shares[EITHER]:g} is not the sum of {both}")
+        if EITHER in shares and shares[EITHER] < 0.99 * (low + high) - ROUNDED:  # more: bounds for the other sign of A
+            raise LogError(f"inconsistent: {EITHER} {shares[EITHER]:g} is less than the sum of {both}")
 
 
 def _log(name: str, entries: Iterable[Any]) -> Log:
