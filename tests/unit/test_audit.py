@@ -11,20 +11,26 @@ from typing import Any
 import pytest
 
 from workflow_scripts import tables
-from workflow_scripts.commands import audit, trainer_log
-from workflow_scripts.commands.trainer_log import LogError
+from workflow_scripts.commands import audit, trainer_log, update_rhythm
+from workflow_scripts.commands.trainer_log import TRUNCATED, LogError
 
 ROOT = Path(__file__).resolve().parents[2]
+UNKNOWN = "cannot be determined"
 LOW, HIGH, REGION = "clip_ratio/low_mean", "clip_ratio/high_mean", "clip_ratio/region_mean"
 
 
 def entries(clip: list[float], updates: int | None = None, **more: Any) -> list[dict[str, Any]]:
     """A log: the clip share of steps 1, 2, …; a reward at the first of `updates` steps, or at all (None)."""
     return [
-        {"step": step, "loss": 0.1, REGION: share, LOW: 0.0, HIGH: share, "entropy": 1.0, **more}
+        {"step": step, "loss": 0.1, "learning_rate": 1e-6, REGION: share, LOW: 0.0, HIGH: share, "entropy": 1.0, **more}
         | ({"reward": 0.5, "frac_reward_zero_std": 0.25} if not updates or step % updates == 1 % updates else {})
         for step, share in enumerate(clip, 1)
     ]
+
+
+def drawn(history: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The same log as TRL's GRPOTrainer writes it where each step draws rollouts: the tokens so far grow."""
+    return [entry | {"num_tokens": 100 * entry["step"]} for entry in history]
 
 
 def state(history: Any, **more: Any) -> dict[str, Any]:
@@ -122,12 +128,21 @@ def test_trl_with_several_updates_clips(real: Any, updates: int, arguments: dict
     assert cells(write(tmp_path, marked))["updates per batch"] == f"{updates}, by the clip's pattern"
 
 
+def test_trl_that_draws_rollouts_within_a_step(real: Any) -> None:
+    """Every step has new rollouts, and every second one also the rest of a batch that an update came before."""
+    path = real("within", 8, steps_per_generation=2, gradient_accumulation_steps=3, per_device_train_batch_size=4)
+    shown = cells(path)
+    assert not shown["steps with a clip"].startswith("0 ")
+    assert shown["updates per batch"] == "cannot be determined: each step has a reward, yet the clip fires"
+    assert judged(path)[:2] == (UNKNOWN, UNKNOWN)
+
+
 def test_trl_that_logs_means_of_steps(real: Any) -> None:
     shown = cells(real("means", 24, steps_per_generation=4, logging_steps=2))
     assert (shown["logged every"], shown["updates per batch"]) == ("2 steps", "4")
     assert shown["clip at first updates"] == "-"
     shown = cells(real("wide", 24, num_iterations=2, logging_steps=4))
-    assert shown["updates per batch"] == "not to be told: logged every 4 steps; at most 4"
+    assert shown["updates per batch"] == "cannot be determined: logged every 4 steps; at most 4"
 
 
 def test_a_narrow_learning_rate_could_clip_and_does_not(real: Any) -> None:
@@ -165,13 +180,14 @@ def test_published_patterns(
 
 
 def test_one_update_that_never_fires(tmp_path: Path) -> None:
-    path = write(tmp_path, entries([0.0] * 40))
+    path = write(tmp_path, drawn(entries([0.0] * 40)))
     assert cells(path)["updates per batch"] == "1"
     assert judged(path)[:2] == ("no", "no")
+    assert judged(write(tmp_path, entries([0.0] * 40)))[:2] == (UNKNOWN, "no")  # a stack may repeat the last reward
     log = [{key: value for key, value in entry.items() if key != "reward"} for entry in entries([0.0] * 40)]
-    assert judged(write(tmp_path, log))[:2] == ("unknown", "no")
-    assert judged(write(tmp_path, [e | {"step": 5 * e["step"]} for e in entries([0.0] * 40)]))[:2] == ("unknown", "no")
-    assert judged(write(tmp_path, entries([0.0])))[0] == "unknown"  # one step says nothing of the next
+    assert judged(write(tmp_path, log))[:2] == (UNKNOWN, "no")
+    assert judged(write(tmp_path, [e | {"step": 5 * e["step"]} for e in entries([0.0] * 40)]))[:2] == (UNKNOWN, "no")
+    assert judged(write(tmp_path, entries([0.0])))[0] == UNKNOWN  # one step says nothing of the next
 
 
 def test_shares_are_those_of_the_log(tmp_path: Path) -> None:
@@ -208,20 +224,20 @@ def test_noise_on_new_rollouts(noise: float, did: str, marked: bool, tmp_path: P
         assert ("numerical noise" in found[2]) == (did == "no")
         assert cells(path)["clip at first updates"].startswith("20 of 20")
     else:
-        assert found[:2] == (("yes", "yes") if did == "yes" else ("unknown", "unknown"))
+        assert found[:2] == (("yes", "yes") if did == "yes" else (UNKNOWN, UNKNOWN))
 
 
 def test_firing_too_rare_for_a_period(tmp_path: Path) -> None:
     clip = [0.01 if step in (3, 17, 29) else 0.0 for step in range(40)]
     path = write(tmp_path, entries(clip))
-    assert cells(path)["updates per batch"].startswith("not to be told")
-    assert judged(path)[0] == "unknown"
-    assert audit.period({step: step in (3, 17, 29) for step in range(40)}) is None
+    assert cells(path)["updates per batch"].startswith(UNKNOWN)
+    assert judged(path)[0] == UNKNOWN
+    assert update_rhythm.period({step: step in (3, 17, 29) for step in range(40)}) is None
 
 
 def test_a_clip_that_only_fires_late_in_a_batch() -> None:
     """Every second step is silent too; the whole pattern has period 4."""
-    found = audit.period({step: step % 4 == 3 for step in range(80)})
+    found = update_rhythm.period({step: step % 4 == 3 for step in range(80)})
     assert found is not None and found[0] == 4
 
 
@@ -245,7 +261,7 @@ def test_entropy_collapse(last: float, collapsed: bool, tmp_path: Path) -> None:
 
 
 def test_flat_groups(tmp_path: Path) -> None:
-    flat = [e | {"frac_reward_zero_std": 1.0} for e in entries([0.0] * 8, 1)]
+    flat = [e | {"frac_reward_zero_std": 1.0} for e in drawn(entries([0.0] * 8, 1))]
     assert judged(write(tmp_path, flat))[2].startswith("every group is flat")
     flat[3]["frac_reward_zero_std"] = 0.75
     assert judged(write(tmp_path, flat))[2].startswith("one update per rollout batch")
@@ -266,7 +282,7 @@ def test_what_is_left_out(tmp_path: Path) -> None:
     assert found["clip share"].endswith("largest 0.2 % at step 6")
     assert found["left out"] == "4 repeated step, 4 without a step, 1 evaluation, 1 no entry, 4 no number"
     assert found["steps with a clip"].startswith("29 of 43 ")
-    history = [e | {REGION: 1.5, LOW: -0.1} for e in entries([0.0] * 4)]  # no shares
+    history = [e | {"frac_reward_zero_std": 1.5, TRUNCATED: -0.1} for e in entries([0.0] * 4)]  # no shares
     assert cells(write(tmp_path, [*history, *entries([0.0] * 5)[4:]]))["left out"] == "8 no number"
 
 
@@ -317,16 +333,16 @@ def bad_files() -> dict[str, tuple[bytes | None, str]]:
         "zeros": (b"\0" * 64, "the file is empty"),
         "cut": (good[: len(good) // 2], "breaks off at line 1 column"),
         "cut-after-entry": (good[: good.rindex(b"}, {") + 1], "breaks off"),
-        "text": (b"step,loss\n1,2\n", "no JSON: Expecting value at line 1 column 1"),
-        "binary": (b"\x80\x04\x95\xff", "no JSON that can be read"),
+        "text": (b"step,loss\n1,2\n", "a csv file; audit reads trainer_state.json"),
+        "binary": (b"\x80\x04\x95\xff", "a Python pickle; audit reads"),
         "digits": (b'{"log_history": [' + b"1" * 5000 + b"]}", "no JSON that can be read"),
         "deep": (b"[" * 100_000, "no JSON that can be read: RecursionError"),
-        "list": (json.dumps(entries([0.1])).encode(), "no TrainerState: the key log_history"),
+        "list": (json.dumps(entries([0.1])).encode(), "a bare log_history list; save it as"),
         "other": (b'{"name": "x"}', "no TrainerState"),
         "null": (b'{"log_history": null}', "no TrainerState"),
         "no-entries": (json.dumps(state([])).encode(), "no entries of training"),
         "evaluations": (json.dumps(state([{"step": 1, "eval_loss": 1.0}])).encode(), "no entries of training"),
-        "sft": (sft, f"no clip metric: none of {REGION}, "),
+        "sft": (sft, f"no clip metric and no reward: none of {REGION}, "),
         "nan-clips": (json.dumps(state([{"step": 1, REGION: math.nan}])).encode(), "no clip metric"),
         "parquet": (b"PAR1 and no more", "not a readable parquet file"),
     }
@@ -368,7 +384,7 @@ def test_a_huge_file_is_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 
 
 def test_several_files_are_columns(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    one = write(tmp_path / "one", entries([0.0] * 40))
+    one = write(tmp_path / "one", drawn(entries([0.0] * 40)))
     two = write(tmp_path / "t\nwo", entries(pattern(40, 4), 4))
     assert audit.main([str(one), str(tmp_path / "none"), str(two)]) == 1
     out, err = capsys.readouterr()

@@ -9,9 +9,10 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from test_audit import REGION, cells, entries, judged, pattern, state, write
+from test_audit import REGION, UNKNOWN, cells, entries, judged, pattern, state, write
 
-from workflow_scripts.commands import audit, trainer_log
+from workflow_scripts.commands import audit, clip_verdict, trainer_log, update_rhythm
+from workflow_scripts.commands.clip_verdict import Answer
 from workflow_scripts.commands.trainer_log import LogError
 
 
@@ -28,7 +29,7 @@ def firing(draw: st.DrawFn) -> tuple[int, int, list[bool]]:
 @given(firing())
 def test_the_period_is_found(drawn: tuple[int, int, list[bool]]) -> None:
     updates, start, fires = drawn
-    found = audit.period(dict(enumerate(fires[start:], start=1)))
+    found = update_rhythm.period(dict(enumerate(fires[start:], start=1)))
     assert found is not None
     assert found[0] == updates
     assert found[1] == {step for step in range(1, len(fires) - start + 1) if (step - 1 + start) % updates == 0}
@@ -37,7 +38,7 @@ def test_the_period_is_found(drawn: tuple[int, int, list[bool]]) -> None:
 def test_false_periods_are_rare() -> None:
     noise = random.Random(0)
     logs = [{step: noise.random() < rate for step in range(60)} for rate in (0.05, 0.2, 0.5, 0.9) for _ in range(150)]
-    assert sum(audit.period(fires) is not None for fires in logs) / len(logs) < 0.03
+    assert sum(update_rhythm.period(fires) is not None for fires in logs) / len(logs) < 0.03
 
 
 values = st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5) | st.just(10**400)
@@ -63,6 +64,31 @@ def test_no_json_crashes(history: Any, folder: Path, capsys: pytest.CaptureFixtu
     out, err = capsys.readouterr()
     assert (code, err.count("\n")) in ((0, 0), (1, 1))
     assert ("could bind" in out) == (code == 0)
+
+
+share = st.sampled_from([0.0, 0.0, 1e-9, 1e-4]) | st.floats(0, 0.5)
+others = [*sorted(trainer_log.USED - set(trainer_log.CLIPS)), "reward"]
+possible = st.fixed_dictionaries(
+    {"step": st.integers(0, 40), "loss": st.just(0.1)},
+    optional={
+        **dict.fromkeys(("clip_ratio/low_mean", "clip_ratio/high_mean", "clip_ratio", "cispo_clip_ratio"), share),
+        **dict.fromkeys(others, st.sampled_from([0.0, 0.5, 1.0]) | st.floats()),
+    },
+)
+
+
+@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(history=st.lists(possible, min_size=1, unique_by=lambda one: one["step"]), every=st.integers(1, 4))
+def test_verdicts_never_contradict_the_log(history: list[Any], every: int, folder: Path) -> None:
+    history[0]["reward"] = 0.5
+    path = write(folder, [one | {"step": every * one["step"]} for one in history])
+    log = trainer_log.read(str(path))
+    found = clip_verdict.judge(log, update_rhythm.updates_per_batch(log))
+    fired = any(log.clip.values())
+    assert fired or found.did in (Answer.NO, Answer.UNKNOWN)
+    assert found.could is not Answer.NO or (found.did is Answer.NO and not fired)
+    assert log.shows_clip or found.did in (Answer.NO, Answer.UNKNOWN)
+    assert audit.main([str(path)]) == 0
 
 
 @settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -96,4 +122,4 @@ def test_the_first_update_of_the_only_batch_could_not_clip(tmp_path: Path) -> No
 def test_means_over_steps_with_a_reward_in_each_do_not_tell(tmp_path: Path) -> None:
     log = [one | {"step": 10 * one["step"]} for one in entries([1e-4] * 20)]
     could, did, why = judged(write(tmp_path, log))
-    assert (could, did) == ("unknown", "unknown") and "a mean over 10 steps" in why
+    assert (could, did) == (UNKNOWN, UNKNOWN) and "a mean over 10 steps" in why

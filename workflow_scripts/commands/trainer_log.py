@@ -4,17 +4,37 @@ import json
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from enum import Enum
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
+
+from workflow_scripts.commands.log_formats import READS, name_of_bytes, name_of_folder, name_of_json, name_of_text
 
 LOWER, UPPER, EITHER = "clip_ratio/low_mean", "clip_ratio/high_mean", "clip_ratio/region_mean"
 WHOLE = ("clip_ratio", "cispo_clip_ratio")  # both bounds as one: older TRL and the Liger kernel; CISPO's upper bound
 CLIPS = (EITHER, LOWER, UPPER, *WHOLE)
 FLAT, TRUNCATED = "frac_reward_zero_std", "completions/clipped_ratio"
 SHARES = {*CLIPS, FLAT, TRUNCATED}
-USED = {*SHARES, "entropy", "reward", "reward_std"}
+RATIO = "ratio"  # mean importance ratio; of TRL's trainers only AsyncGRPOTrainer logs it
+TOKENS = "num_tokens"  # generated so far; TRL since 0.16 logs it where it draws rollouts
+LENGTH, LENGTHS = "completion_length", "completions/mean_length"  # TRL up to 0.16 and Unsloth; TRL since 0.17
+RATE = "learning_rate"
+USED = {*SHARES, RATIO, TOKENS, LENGTH, LENGTHS, RATE, "entropy", "reward", "reward_std"}
 MOST_BYTES = 500_000_000  # a step takes about a thousand
+ABOVE_ONE = 1e-6  # by which a mean in float32 may exceed a share of 1
+RATIO_ROUNDING = 1e-6  # the same of a mean ratio that is 1
+ROUNDED = 0.015  # by which three shares rounded to two digits may miss their sum
+
+
+class Counted(Enum):
+    """What the clip metrics of a log count."""
+
+    CLIPPED = "tokens whose update the clip stops"
+    EITHER_SIDE = "tokens outside a bound, whatever the sign of their advantage"  # AsyncGRPOTrainer of TRL 1.0 to 1.6
+    UNCLIPPED = "tokens outside a bound whose update goes on"  # TRL 0.16
+    UNDEFINED = "clip_ratio of an unknown version"  # TRL 0.16 and its many copies, or Liger's
+    NOTHING = "no clip metric"
 
 
 class LogError(Exception):
@@ -30,13 +50,53 @@ class Log:
     steps: list[int]
     rewarded: set[int]
     left_out: Counter[str]
-    clip: dict[int, float] = field(init=False)  # step -> share outside either bound
+    clip: dict[int, float] = field(init=False)  # step -> share that the clip metrics count, both bounds
+    counted: Counted = field(init=False)
 
     def __post_init__(self) -> None:
         low, high = self.get(LOWER), self.get(UPPER)  # no token is in both: A < 0 and A > 0
         self.clip = {step: low.get(step, 0.0) + high.get(step, 0.0) for step in {**low, **high}}
         for name in (*WHOLE, EITHER):
             self.clip |= self.get(name)
+        self.counted = self._what_is_counted()
+
+    def _what_is_counted(self) -> Counted:
+        """By the metrics that stand beside a clip_ratio without a bound: they tell the version."""
+        if not self.clip:
+            return Counted.NOTHING
+        if any(self.get(name) for name in CLIPS if name != "clip_ratio"):
+            return Counted.CLIPPED
+        if self.get(RATIO):
+            return Counted.EITHER_SIDE
+        if self.get(LENGTHS):  # of the Liger kernel, which has counted right in every version
+            return Counted.CLIPPED
+        return Counted.UNCLIPPED if self.get(LENGTH) else Counted.UNDEFINED
+
+    @property
+    def shows_clip(self) -> bool:
+        """Whether the clip metrics count at least all that the clip stops."""
+        return self.counted in (Counted.CLIPPED, Counted.EITHER_SIDE)
+
+    @property
+    def ratio_moved(self) -> bool | None:
+        """Whether the logged mean ratio differs from 1 anywhere; None where none is logged."""
+        ratios = self.get(RATIO).values()
+        return any(abs(ratio - 1) > RATIO_ROUNDING for ratio in ratios) if ratios else None
+
+    @property
+    def draws_at_each_step(self) -> bool:
+        """Whether every logged step has a reward and the log shows that it drew rollouts for it.
+
+        A stack that repeats the last reward would log one too: tokens generated so far must change at every step, or
+        the log must be of a TRL (up to 0.15) or Unsloth that logs no such count.
+        """
+        if len(self.rewarded) < len(self.steps):
+            return False
+        tokens = self.get(TOKENS)
+        if not tokens:
+            return len(self.get(LENGTH)) == len(self.steps)
+        counts = [tokens.get(step) for step in self.steps]
+        return None not in counts and all(a != b for a, b in pairwise(counts))
 
     def get(self, metric: str) -> dict[int, float]:
         """Its values by step; empty where it was not logged."""
@@ -58,23 +118,37 @@ def _locate(path: Path) -> Path:
     for found in (path / "trainer_state.json", path / "trainer_log.parquet", *newest):
         if found.is_file():
             return found
-    raise LogError("a folder without trainer_state.json, checkpoint-N/trainer_state.json or trainer_log.parquet")
+    holds = name_of_folder(path)
+    lacks = "a folder without trainer_state.json, checkpoint-N/trainer_state.json or trainer_log.parquet"
+    raise LogError(f"{lacks}; it holds {holds}, which audit does not read" if holds else lacks)
+
+
+def _foreign(name: str) -> LogError:
+    return LogError(f"{name}; {READS}")
 
 
 def _history(content: bytes) -> list[Any]:
     """log_history of a TrainerState; raises LogError for anything else."""
     if not content.strip(b"\0 \t\r\n"):
         raise LogError("the file is empty")
+    if name := name_of_bytes(content):
+        raise _foreign(name)
     try:
         state = json.loads(content)
     except json.JSONDecodeError as error:
+        if name := name_of_text(content):
+            raise _foreign(name) from None
         cut = error.pos >= len(error.doc.rstrip()) or error.msg.startswith("Unterminated string")
         where = f"line {error.lineno} column {error.colno}"
         raise LogError(f"JSON that breaks off at {where}" if cut else f"no JSON: {error.msg} at {where}") from None
-    except (ValueError, RecursionError, MemoryError) as error:  # other bytes than text, endless digits, deep nesting
+    except UnicodeDecodeError:
+        raise _foreign(name_of_text(content) or "neither UTF-8 text nor JSON") from None
+    except (ValueError, RecursionError, MemoryError) as error:  # endless digits, deep nesting
         raise LogError(f"no JSON that can be read: {type(error).__name__}") from None
     history = state.get("log_history") if isinstance(state, dict) else None
     if not isinstance(history, list):
+        if name := name_of_json(state):
+            raise _foreign(name)
         raise LogError("no TrainerState: the key log_history, a list of entries, is missing")
     return history
 
@@ -100,7 +174,27 @@ def _number(value: Any, share: bool) -> float | None:
         number = float(value)
     except OverflowError:
         return None
-    return number if abs(number) < 1e300 and (not share or 0 <= number <= 1) else None  # NaN is in neither
+    if not abs(number) < 1e300 or (share and not 0 <= number <= 1 + ABOVE_ONE):  # NaN is in neither
+        return None
+    return min(number, 1.0) if share else number
+
+
+def _refuse_impossible_shares(kept: dict[int, dict[str, Any]]) -> None:
+    """Raises LogError if a clip metric is no share, or if lower and upper bound contradict each other."""
+    for step, entry in kept.items():
+        shares = {name: value for name in CLIPS if (value := _number(entry.get(name), False)) is not None}
+        for name, value in shares.items():
+            if not 0 <= value <= 1 + ABOVE_ONE:
+                hint = "; if the values are per cent, divide them by 100" if 1 < value <= 100 else ""
+                raise LogError(f"{name} is {value:g} at step {step}: a share lies between 0 and 1{hint}")
+        if LOWER not in shares or UPPER not in shares:
+            continue
+        low, high = shares[LOWER], shares[UPPER]
+        both = f"{LOWER} {low:g} and {UPPER} {high:g} at step {step}"
+        if low + high > 1 + ROUNDED:
+            raise LogError(f"inconsistent: {both} add up to more than 1, but no token is outside both bounds")
+        if EITHER in shares and shares[EITHER] < 0.99 * (low + high) - ROUNDED:  # more: bounds for the other sign of A
+            raise LogError(f"inconsistent: {EITHER} {shares[EITHER]:g} is less than the sum of {both}")
 
 
 def _log(name: str, entries: Iterable[Any]) -> Log:
@@ -119,6 +213,8 @@ def _log(name: str, entries: Iterable[Any]) -> Log:
             kept[int(step)] = entry
     if not kept:
         raise LogError("no entries of training in its log (none has a step and a loss, reward or clip)")
+    _refuse_impossible_shares(kept)
+    rewarded = {step for step, entry in kept.items() if "reward" in entry}
     metrics: dict[str, dict[int, float]] = {}
     for step, entry in sorted(kept.items()):
         for metric in USED & entry.keys():
@@ -127,12 +223,9 @@ def _log(name: str, entries: Iterable[Any]) -> Log:
                 left_out["no number"] += 1
             else:
                 metrics.setdefault(metric, {})[step] = number
-    if not set(CLIPS) & metrics.keys():
-        bad = [name for name in CLIPS if any(name in entry for entry in kept.values())]
-        if bad:
-            raise LogError(f"no clip metric: no value of {', '.join(bad)} is a share, 0 to 1")
-        raise LogError(f"no clip metric: none of {', '.join(CLIPS)} (losses without a clip log none)")
-    return Log(name, metrics, sorted(kept), {s for s, entry in kept.items() if "reward" in entry}, +left_out)
+    if not rewarded and not set(CLIPS) & metrics.keys():
+        raise LogError(f"no clip metric and no reward: none of {', '.join(CLIPS)}, so this is no log of a GRPO run")
+    return Log(name, metrics, sorted(kept), rewarded, +left_out)
 
 
 def read(file: str) -> Log:
