@@ -87,10 +87,11 @@ def bounds(rows: pd.DataFrame, policy: dict[str, Any], old_log_prob: Any) -> tup
 
 @dataclass(frozen=True)
 class _Batch:
-    """The records of one rollout batch, and its R rollouts laid out as in training, T tokens wide.
+    """The records of one rollout batch and its R rollouts.
 
-    record: places of its n records in all of them. row: the rollout of each record. old_log_prob: (R,T), nan where it
-    is not recorded. tail: of each recorded token the place of its record in the batch, its position and log ratio.
+    record: places of its n records in all of them. row: the rollout of each record. lengths: tokens of each rollout.
+    kept: old log-probabilities of each rollout, None where they are not recorded. tail: of each recorded token the
+    place of its record in the batch, its position, log ratio and old log-probability.
     """
 
     record: npt.NDArray[np.int64]
@@ -99,17 +100,33 @@ class _Batch:
     group_size: int
     group_correct: Reals
     advantage: Reals
-    mask: Reals
-    old_log_prob: Reals
+    lengths: npt.NDArray[np.int64]
+    kept: list[Reals | None]
     tail_record: npt.NDArray[np.int64]
     tail_position: npt.NDArray[np.int64]
     tail_log_ratio: Reals
+    tail_old_log_prob: Reals
+
+    @property
+    def mask(self) -> Reals:
+        """As in training, (R,T): 1 for the tokens of a completion."""
+        return (np.arange(max(int(self.lengths.max()), 1)) < self.lengths[:, None]).astype(np.float32)
+
+    def _old_log_prob(self) -> Reals:
+        """(R,T), nan where it is not recorded."""
+        found = np.full(self.mask.shape, np.nan, np.float32)
+        found[self.row[self.tail_record], self.tail_position] = self.tail_old_log_prob
+        for row, recorded in enumerate(self.kept):
+            if recorded is not None:
+                found[row, : len(recorded)] = recorded
+        return found
 
     def bounds(self, policy: dict[str, Any], sign: int) -> list[_Pair]:
         """Bounds of the rollouts, (R,1) or (R,T): one pair where all old log-probabilities are recorded, else one for
         each stand-in. Raises Unanswerable where they depend on what is not recorded, or are nan."""
-        known = ~np.isnan(self.old_log_prob)
-        fills = (0.0,) if known[self.mask > 0].all() else STAND_INS
+        mask, old = self.mask, self._old_log_prob()
+        known = ~np.isnan(old)
+        fills = (0.0,) if known[mask > 0].all() else STAND_INS
         found = []
         for fill in fills:
             lower, upper = _evaluate(
@@ -117,11 +134,11 @@ class _Batch:
                 advantage=sign * self.advantage,
                 group_correct=self.group_correct,
                 group_size=self.group_size,
-                old_log_prob=np.where(known, self.old_log_prob, np.float32(fill)) * (self.mask > 0),
-                mask=self.mask,
+                old_log_prob=np.where(known, old, np.float32(fill)) * (mask > 0),
+                mask=mask,
             )
             for bound in (lower, upper):
-                if np.isnan(np.where(self.mask > 0, bound, 0.0) if bound.shape[1] > 1 else bound).any():
+                if np.isnan(np.where(mask > 0, bound, 0.0) if bound.shape[1] > 1 else bound).any():
                     raise Unanswerable(f"clip policy {policy['bounds']}: a bound is nan")
             found.append((lower, upper))
         for first, other in zip(found[0] * (len(found) - 1), [b for pair in found[1:] for b in pair], strict=True):
@@ -137,18 +154,9 @@ def _batches(records: pd.DataFrame, tail: pd.DataFrame, old: dict[tuple[int, ...
     tails = dict(iter(tail.groupby(batch_of[tail["record"].to_numpy()])))
     for batch, rows in records.groupby("batch"):
         rollouts = rows.drop_duplicates(RATIO[1:])
-        width = max(int(rollouts["completion_tokens"].max()), 1)
-        mask = (np.arange(width) < rollouts["completion_tokens"].to_numpy()[:, None]).astype(np.float32)
         place = pd.Series(range(len(rollouts)), index=pd.MultiIndex.from_frame(rollouts[RATIO[1:]]))
         row = np.asarray(place.reindex(pd.MultiIndex.from_frame(rows[RATIO[1:]])), dtype=np.int64)
         own = tails.get(batch, tail.iloc[:0])
-        tail_record = rows.index.get_indexer(pd.Index(own["record"]))
-        position = own["position"].to_numpy(np.int64)
-        log_probs = np.full(mask.shape, np.nan, np.float32)
-        log_probs[row[tail_record], position] = own["old_log_prob"]
-        for at, key in enumerate(zip(*(rollouts[name] for name in ROLLOUT), strict=True)):
-            if (recorded := old.get(key)) is not None:
-                log_probs[at, : len(recorded)] = recorded
         yield _Batch(
             record=rows.index.to_numpy(),
             row=row,
@@ -156,11 +164,12 @@ def _batches(records: pd.DataFrame, tail: pd.DataFrame, old: dict[tuple[int, ...
             group_size=int(rollouts["group_size"].iloc[0]),
             group_correct=_column(rollouts["group_correct"]),
             advantage=_column(rollouts["advantage"]),
-            mask=mask,
-            old_log_prob=log_probs,
-            tail_record=tail_record,
-            tail_position=position,
+            lengths=rollouts["completion_tokens"].to_numpy(np.int64),
+            kept=[old.get(key) for key in zip(*(rollouts[name] for name in ROLLOUT), strict=True)],
+            tail_record=rows.index.get_indexer(pd.Index(own["record"])),
+            tail_position=own["position"].to_numpy(np.int64),
             tail_log_ratio=own["log_ratio"].to_numpy(np.float32),
+            tail_old_log_prob=own["old_log_prob"].to_numpy(np.float32),
         )
 
 
