@@ -340,3 +340,10 @@ def test_fields_that_reach_the_weights() -> None:
     }
     assert reaching_the_weights(given, "transformers") == {"adam_beta2": 0.95}
     assert reaching_the_weights(given, "vllm") == {"adam_beta2": 0.95, "vllm_importance_sampling_clip_max": 3.0}
+
+
+def test_a_logging_field_is_no_difference_beside_bounds() -> None:
+    """Decisive tokens are counted between arms that differ only in bounds."""
+    logs = Case("", FOUR, pair(D, eps_high=0.4, training={"trl": {"log_completions": True}}), None)
+    decays = Case("", FOUR, pair(D, eps_high=0.4, training={"trl": {"weight_decay": 0.1}}), None)
+    assert load(config(logs)).only_bounds("b", "a") and not load(config(decays)).only_bounds("b", "a")

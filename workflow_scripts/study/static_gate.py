@@ -18,7 +18,7 @@ from workflow_scripts.study.trl_fields import reaching_the_weights
 if TYPE_CHECKING:
     from workflow_scripts.study import Arm, Study
 
-FARTHEST = 16.0  # log ratio that no training reaches: the token had a probability of 1e-7, or gets one
+FARTHEST = 16.0  # a log ratio that no training reaches: the token's probability was 1e-7, or falls to that
 RESOLUTION = 1.2e-7  # two bounds nearer to each other than float32 resolves are one
 _SAPO_TAU = (1.0, 1.05)
 
