@@ -347,3 +347,12 @@ def test_a_logging_field_is_no_difference_beside_bounds() -> None:
     logs = Case("", FOUR, pair(D, eps_high=0.4, training={"trl": {"log_completions": True}}), None)
     decays = Case("", FOUR, pair(D, eps_high=0.4, training={"trl": {"weight_decay": 0.1}}), None)
     assert load(config(logs)).only_bounds("b", "a") and not load(config(decays)).only_bounds("b", "a")
+
+
+def test_the_baseline_is_never_the_arm_to_change() -> None:
+    """Wherever it stands among the arms."""
+    study = config(Case("", ONE, {"b": {**D, "eps_high": 0.4}, "c": {"preset": "grpo"}, "a": D}, None))
+    with pytest.raises(StudyFaults) as caught:
+        load(study | {"baseline": "a"})
+    (line,) = caught.value.lines
+    assert line.startswith("arms.b.eps_high: 0.4: this arm cannot differ from a: ")

@@ -187,10 +187,12 @@ def gate_faults(study: "Study", arms: list["Arm"]) -> Iterator[str]:
     by_name = {arm.name: arm for arm in arms}
     reached = {arm.name: reaching(arm, study.compute.engine) for arm in arms}
     for place, arm in enumerate(arms):
+        if arm.name == study.baseline or arm.role == "placebo":
+            continue
         first = [study.baseline, *([arm.branch_from.arm] if arm.branch_from else [])]
         before = [one.name for one in arms[:place]]
         for name in dict.fromkeys([*first, *before]):
-            if name == arm.name or name not in by_name or arm.role == "placebo":
+            if name not in by_name:
                 continue
             other = by_name[name]
             same = _why_same(study, arm, other, reached)
