@@ -11,8 +11,11 @@ STD_FLOOR = 1e-4  # as TRL
 
 
 def none(reward: Tensor) -> Tensor:
-    """R - mean of the group (Dr.GRPO, arXiv:2503.20783). Exactly 0 where all rewards of a group are equal: the mean of
-    eight times 0.3 is not 0.3 in floating point, and the optimizer would blow up what is left."""
+    """A = R − mean(R) over the k rollouts of the group (Dr.GRPO, arXiv:2503.20783 section 3.2).
+
+    Exactly 0 where all rewards of a group are equal: the mean of eight times 0.3 is not 0.3 in floating point, and the
+    optimizer would blow up what is left.
+    """
     if reward.dim() != 2 or reward.shape[1] < 2:
         raise ValueError(f"rewards are (G,k), groups of k >= 2 rollouts, not {tuple(reward.shape)}")
     if not torch.isfinite(reward).all():
@@ -22,15 +25,17 @@ def none(reward: Tensor) -> Tensor:
 
 
 def group(reward: Tensor) -> Tensor:
-    """Divided by the group's sample standard deviation (GRPO, arXiv:2402.03300 Eq. 3)."""
+    """A = (R − mean(R)) / (std(R) + 10⁻⁴) over the k rollouts of the group, with the sample standard deviation, which
+    divides by k − 1 (GRPO, arXiv:2402.03300 section 4.1.2)."""
     return none(reward) / (reward.std(1, keepdim=True) + STD_FLOOR)
 
 
 def batch(reward: Tensor) -> Tensor:
-    """Divided by the standard deviation of the whole rollout batch."""
+    """A = (R − mean(R)) / (std(all R) + 10⁻⁴): mean over the group, standard deviation over the whole rollout batch."""
     return none(reward) / (reward.std() + STD_FLOOR)
 
 
 def focal(advantage: Tensor, correct: Tensor, *, focal_gamma: float) -> Tensor:
-    """Times (1 - c/k)^gamma (F-GRPO, arXiv:2602.06717). correct (G,1): correct rollouts of the group, 0 to k."""
+    """A′ = (1 − c/k)^γ · A (F-GRPO, arXiv:2602.06717 Eq. 12, 13). correct (G,1): c, the correct rollouts of the group,
+    0 to k."""
     return advantage * (1 - correct / advantage.shape[1]) ** focal_gamma

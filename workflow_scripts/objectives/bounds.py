@@ -94,51 +94,55 @@ def _mean_correct(group: Group, mean_correct: float | None) -> float:
 
 
 def ppo(group: Group, *, eps_low: float, eps_high: float) -> Bounds:
-    """[1 - eps_low, 1 + eps_high]: GRPO 0.2/0.2 (arXiv:2402.03300), DAPO clip-higher 0.2/0.28 (arXiv:2503.14476), and
-    GSPO with the sequence ratio (arXiv:2507.18071)."""
+    """A > 0: r ≤ 1 + ε_high; A < 0: r ≥ 1 − ε_low. GRPO (arXiv:2402.03300 Eq. 3), DAPO's clip-higher 0.2/0.28
+    (arXiv:2503.14476 Eq. 8), and GSPO with the sequence ratio (arXiv:2507.18071 Eq. 5)."""
     return _one_sided(group, 1 - eps_low, 1 + eps_high)
 
 
 def dual_clip(group: Group, *, eps_low: float, eps_high: float, dual_clip_bound: float) -> Bounds:
-    """`ppo` with an upper bound for A < 0 too (arXiv:1912.09729 Eq. 5; TRL's `delta`)."""
+    """As `ppo`, and A < 0: r ≤ dual_clip_bound (arXiv:1912.09729 Eq. 5; TRL's `delta`)."""
     plain = _one_sided(group, 1 - eps_low, 1 + eps_high)
     return Bounds(plain.lower, plain.upper.clamp(max=dual_clip_bound))
 
 
 def gapo(group: Group, *, eps_low: float, eps_high_max: float) -> Bounds:
-    """The upper width follows how rare a correct answer was (arXiv:2609.00444 Eq. 11)."""
+    """A > 0: r ≤ 1 + ε(c), ε(c) = ε_low + (ε_high_max − ε_low)·(k − c)/(k − 1); A < 0: r ≥ 1 − ε_low. The upper width
+    follows how rare a correct answer was (arXiv:2609.00444 Eq. 11)."""
     width = _adaptive_width(_correct(group), group.group_size, eps_low, eps_high_max)
     return _one_sided(group, 1 - eps_low, 1 + width)
 
 
 def gapo_matched(group: Group, *, eps_low: float, eps_high_max: float, mean_correct: float | None = None) -> Bounds:
-    """A constant upper width, as wide as `gapo`'s on average: separates the width from the adaptivity (ours)."""
+    """A > 0: r ≤ 1 + ε(c̄), as wide as `gapo` on average (c̄: `mean_correct`): separates the width from the adaptivity
+    (ours)."""
     width = _adaptive_width(_mean_correct(group, mean_correct), group.group_size, eps_low, eps_high_max)
     return _one_sided(group, 1 - eps_low, 1 + width)
 
 
 def gapo_mirrored(group: Group, *, eps_low: float, eps_high_max: float, mean_correct: float | None = None) -> Bounds:
-    """`gapo` with the same mean width and the wrong direction (ours)."""
+    """A > 0: r ≤ 1 + 2·ε(c̄) − ε(c): `gapo` with the same mean width and the wrong direction (ours)."""
     width = _adaptive_width(_correct(group), group.group_size, eps_low, eps_high_max)
     mean = _adaptive_width(_mean_correct(group, mean_correct), group.group_size, eps_low, eps_high_max)
     return _one_sided(group, 1 - eps_low, 1 + 2 * mean - width)
 
 
 def gapo_proportional(group: Group, *, eps_low: float, eps_high_max: float) -> Bounds:
-    """An upper width proportional to the advantage 1 - c/k, without the floor that Eq. 11 adds (ours)."""
+    """A > 0: r ≤ 1 + ε_high_max·(k − c)/(k − 1): a width proportional to the advantage 1 − c/k, without the floor that
+    Eq. 11 adds (ours)."""
     width = _adaptive_width(_correct(group), group.group_size, 0.0, eps_high_max)
     return _one_sided(group, 1 - eps_low, 1 + width)
 
 
 def gapo_lower(group: Group, *, eps_low: float, eps_high_max: float, eps_low_max: float) -> Bounds:
-    """`gapo` with an adaptive lower bound too: wide where wrong answers are rare (ours)."""
+    """As `gapo`, and A < 0: r ≥ 1 − ε_low − (ε_low_max − ε_low)·(c − 1)/(k − 1): wide where wrong answers are rare
+    (ours)."""
     upper = _adaptive_width(_correct(group), group.group_size, eps_low, eps_high_max)
     lower = eps_low + (eps_low_max - eps_low) * (_correct(group) - 1) / (group.group_size - 1)
     return _one_sided(group, 1 - lower, 1 + upper)
 
 
 def abc(group: Group, *, eps_1: float, eps_2: float, eps_3: float, eps_4: float) -> Bounds:
-    """Four bounds: [1 - eps_2, 1 + eps_1] for A > 0, [1 - eps_4, 1 + eps_3] otherwise (arXiv:2601.03895)."""
+    """A > 0: 1 − ε₂ ≤ r ≤ 1 + ε₁; A ≤ 0: 1 − ε₄ ≤ r ≤ 1 + ε₃ (arXiv:2601.03895 Eq. 5)."""
     positive = group.advantage > 0
     one = torch.ones_like(group.advantage)
     return Bounds(
@@ -147,7 +151,8 @@ def abc(group: Group, *, eps_1: float, eps_2: float, eps_3: float, eps_4: float)
 
 
 def dcpo(group: Group, *, eps_low: float, eps_high: float) -> Bounds:
-    """Bounds by the token's old probability q: rare tokens may move further (arXiv:2509.02333); token ratio only."""
+    """A > 0: r ≤ min(10, ½ + ½√(1 + 4·ε_high/q)); A < 0: r ≥ ½ + ½√max(1 − 4·ε_low/q, 0), q = π_old(y_t). Rare tokens
+    may move further; token ratio only (arXiv:2509.02333)."""
     q = group.old_log_prob.exp()
     q = q.clamp(min=torch.finfo(q.dtype).tiny)  # of a token all but impossible: 0/0 with a width of 0
     upper = (0.5 + 0.5 * torch.sqrt(1 + 4 * eps_high / q)).clamp(max=10.0)

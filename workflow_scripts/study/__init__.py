@@ -28,6 +28,7 @@ from workflow_scripts.study.keys import (
     StudyKeys,
     Training,
 )
+from workflow_scripts.study.trl_fields import reaching_the_weights
 
 __all__ = ["Arm", "Study", "StudyFaults", "load", "machine_faults"]
 
@@ -160,6 +161,7 @@ class Study(StudyKeys):
         for each in (one, two):
             identity = {key: each.identity[key] for key in same}
             identity["training"].pop("checkpoints", None)  # which weights are kept changes no training
+            identity["training"]["trl"] = reaching_the_weights(each.training.trl, self.compute.engine)
             rest.append((identity, {k: v for k, v in each.objective.items() if k not in policy}))
         clipped = all(objective["surrogate"] == "clipped" for objective in objectives)
         return clipped and rest[0] == rest[1] and objectives[0] != objectives[1]

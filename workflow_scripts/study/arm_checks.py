@@ -9,6 +9,7 @@ from workflow_scripts.objectives.presets import PRESETS
 from workflow_scripts.study.faults import Path, line, nearest, overlap
 from workflow_scripts.study.keys import NEEDS_FOCAL, POLICIES, POLICY_KEYS, REQUIRED_KEYS, SURROGATES
 from workflow_scripts.study.schedule import batch_faults, reward_faults, step_faults, warmup_faults
+from workflow_scripts.study.static_gate import gate_faults
 from workflow_scripts.study.trl_fields import trl_faults
 
 if TYPE_CHECKING:
@@ -275,25 +276,9 @@ def _endpoint(study: "Study", arms: list["Arm"]) -> Iterator[str]:
 
 def _against_baseline(study: "Study", arms: list["Arm"]) -> Iterator[str]:
     baseline = study.resolved(study.baseline)
-
-    def sound_before(arm: "Arm") -> list[str]:
-        """What an arm may be a copy of: the baseline, the parent it branches off, and the arms before it."""
-        parents = [arm.branch_from.arm] if arm.branch_from else []
-        names = [one.name for one in arms]
-        return [name for name in (baseline.name, *parents, *names[: names.index(arm.name)]) if name in names]
-
     for arm in arms:
         if arm.role == "placebo" and arm.identity != baseline.identity:
             parts = [key for key, value in arm.identity.items() if value != baseline.identity[key]]
             allowed = f"comparison or sensitivity: a placebo is the baseline under other seeds, this differs in {parts}"
             yield line(f"arms.{arm.name}.role", arm.role, allowed.replace("[", "").replace("]", ""))
-        reachable = arm.updates_per_batch > 1 or study.analysis.allow_unreachable
-        same = None if reachable else next((one for one in sound_before(arm) if study.only_bounds(arm.name, one)), None)
-        if same:
-            yield line(
-                f"arms.{arm.name}.bounds",
-                arm.objective["bounds"],
-                f"can never bind: it differs from {same} only in bounds, and with 1 update per rollout batch"
-                " the ratio is always 1; raise rollout.minibatches or rollout.epochs, or set"
-                " analysis.allow_unreachable: true",
-            )
+    yield from gate_faults(study, arms)

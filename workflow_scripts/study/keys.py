@@ -55,7 +55,7 @@ REQUIRED_KEYS = {
     for module in ("objectives.bounds", "objectives.surrogate")
     for name, (required, _) in digest.keyword_arguments(module).items()
 }
-NEEDS_FOCAL = ("f_grpo", "f_gspo")  # presets whose paper is the focal weight; it has no default
+NEEDS_FOCAL = ("f_grpo", "f_grpo_unscaled", "f_gspo")  # presets whose paper is the focal weight; it has no default
 
 
 class Part(BaseModel):

@@ -94,23 +94,65 @@ _REFUSED = (
 )  # fmt: skip
 
 
+# GRPOConfig fields that change logs, progress, evaluation, uploads or waiting times, and never a weight.
+_WITHOUT_EFFECT = frozenset(
+    (
+        "logging_first_step", "log_on_each_node", "logging_nan_inf_filter", "include_num_input_tokens_seen",
+        "log_level", "log_level_replica", "disable_tqdm", "run_name", "project", "trackio_space_id",
+        "trackio_bucket_id", "trackio_static_space_id", "log_completions", "log_multimodal",
+        "num_completions_to_print", "log_unique_prompts", "log_completions_hub_repo", "skip_memory_metrics",
+        "eval_steps", "eval_delay", "per_device_eval_batch_size", "prediction_loss_only", "eval_do_concat_batches",
+        "eval_use_gather_object", "eval_accumulation_steps", "include_for_metrics", "batch_eval_metrics",
+        "bf16_full_eval", "fp16_full_eval", "metric_for_best_model", "greater_is_better", "do_train", "do_eval",
+        "do_predict", "save_on_each_node", "hub_token", "hub_private_repo", "hub_model_id", "hub_strategy",
+        "hub_always_push", "hub_revision", "dataloader_num_workers", "dataloader_pin_memory",
+        "dataloader_persistent_workers", "dataloader_prefetch_factor", "torch_empty_cache_steps", "ddp_timeout",
+        "vllm_server_timeout", "vllm_group_port",
+    )
+)  # fmt: skip
+_NO_DEFAULT = object()  # none, or one that is no literal
+
+
 @lru_cache(None)
-def _trainer_fields() -> tuple[str, ...]:
-    """Fields of TRL's GRPOConfig and what it extends, read from the installed sources: importing TRL takes seconds."""
-    names: list[str] = []
+def _trainer_fields() -> Mapping[str, Any]:
+    """Fields of TRL's GRPOConfig and what it extends, with their defaults, read from the installed sources: importing
+    TRL takes seconds."""
+    fields: dict[str, Any] = {}
     for package, files in _EXTENDS.items():
         spec = find_spec(package)
         for folder in (spec and spec.submodule_search_locations) or ():
             for file in (Path(folder) / name for name in files):
                 tree = ast.parse(file.read_text(encoding="utf-8")) if file.is_file() else ast.Module([], [])
-                names += [name for node in tree.body if isinstance(node, ast.ClassDef) for name in _annotated(node)]
-    return tuple(dict.fromkeys(names))
+                for node in tree.body:
+                    if isinstance(node, ast.ClassDef):  # the class that extends another comes first
+                        fields = dict(_annotated(node)) | fields
+    return fields
 
 
-def _annotated(node: ast.ClassDef) -> Iterator[str]:
+def _annotated(node: ast.ClassDef) -> Iterator[tuple[str, Any]]:
+    """Names and defaults of the fields of a dataclass."""
     for statement in node.body:
         if isinstance(statement, ast.AnnAssign) and isinstance(statement.target, ast.Name):
-            yield statement.target.id
+            value = statement.value
+            given = {word.arg: word.value for word in value.keywords} if isinstance(value, ast.Call) else {}
+            try:
+                yield statement.target.id, ast.literal_eval(given.get("default", value) or value)  # type: ignore[arg-type]
+            except (ValueError, TypeError):
+                yield statement.target.id, _NO_DEFAULT
+
+
+def reaching_the_weights(given: Mapping[str, Any], engine: str) -> dict[str, Any]:
+    """The fields that can change what is trained: without those of logs and the like, those of vLLM where it draws no
+    rollouts, and those that only repeat TRL's default."""
+
+    def matters(name: str, value: Any) -> bool:
+        if name in _WITHOUT_EFFECT:
+            return False
+        if name.startswith("vllm_"):  # the pipeline sets some of them itself: TRL's default is not what they would be
+            return engine == "vllm"
+        return bool(_trainer_fields().get(name, _NO_DEFAULT) != value)
+
+    return {name: value for name, value in given.items() if matters(name, value)}
 
 
 def trl_faults(path: str, given: Mapping[str, Any]) -> Iterator[str]:
