@@ -236,6 +236,7 @@ def _sampling(study: Study, benchmark: str) -> Settings:
         top_p=evaluation.top_p,
         top_k=evaluation.top_k,
         max_completion=evaluation.max_completion,
+        stop=evaluation.stop,
     )
 
 

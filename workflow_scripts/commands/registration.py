@@ -15,7 +15,7 @@ from workflow_scripts import tables
 from workflow_scripts.stages._deviations import read
 from workflow_scripts.study import Study
 
-_EVALUATION = {"problems", "temperature", "top_p", "top_k", "prompt_family", "max_completion"}
+_EVALUATION = {"problems", "temperature", "top_p", "top_k", "stop", "prompt_family", "max_completion"}
 
 
 def _set_only(value: Any) -> Any:

@@ -3,7 +3,7 @@
 import hashlib
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol, Self
 
 
 class EngineError(Exception):
@@ -12,18 +12,33 @@ class EngineError(Exception):
 
 @dataclass(frozen=True)
 class Options:
-    """Temperature (> 0), nucleus mass top_p (0, 1], the most tokens a completion may have, and how many of the most
-    likely tokens the nucleus is taken of (top_k; None: all)."""
+    """Temperature (> 0), nucleus mass top_p (0, 1], the most tokens a completion may have, how many of the most likely
+    tokens the nucleus is taken of (top_k; None: all), and the texts that end a completion (stop; None: no text does).
+    """
 
     temperature: float
     top_p: float
     max_completion: int
     top_k: int | None = None
+    stop: tuple[str, ...] | None = None
+
+    @classmethod
+    def of(cls, settings: dict[str, Any]) -> Self:
+        """From the keys of the same names in a stage's settings, where keys that are not set are missing."""
+        stop = settings.get("stop")
+        return cls(
+            settings["temperature"],
+            settings["top_p"],
+            settings["max_completion"],
+            settings.get("top_k"),
+            tuple(stop) if stop else None,
+        )
 
 
 @dataclass(frozen=True)
 class Completion:
-    """Token ids, end token included where the model wrote one; truncated: the token limit came first."""
+    """Token ids, up to and including the end token or the token that completes a stop string, if there is one;
+    truncated: the token limit came first."""
 
     token_ids: list[int]
     truncated: bool

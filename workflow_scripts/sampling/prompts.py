@@ -20,21 +20,61 @@ def _families() -> dict[str, dict[str, Any]]:
 def encode(tokenizer: PreTrainedTokenizerBase, questions: list[str], family: str) -> list[list[int]]:
     """Token ids of each question in a prompt family: a text template, or the tokenizer's own chat template.
 
-    Raises PromptError if the family needs a chat template and the tokenizer has none.
+    A prompt is a text to go on with: what the tokenizer appends to a text, such as its end token, is left out.
+    Raises PromptError if the family needs a chat template and the tokenizer has none, or has one that ends a prompt
+    with the end token instead of starting the answer.
     """
     form = _families()[family]
     texts = [form["question"].replace("{question}", question) for question in questions]
     if "system" not in form:
-        return tokenizer(texts)["input_ids"]
+        return _without_end(tokenizer, tokenizer(texts)["input_ids"] if texts else [])
     if tokenizer.chat_template is None:
         raise PromptError(f"model.prompt_family: {family}: the tokenizer has no chat template; use plain or base")
     before = [{"role": "system", "content": form["system"]}] if form["system"] else []
     for question, answer in form.get("examples", []):
         before += [{"role": "user", "content": question}, {"role": "assistant", "content": answer}]
     try:
-        return _templated(tokenizer, before, texts)
+        prompts = _templated(tokenizer, before, texts)
     except TemplateError as error:
         raise PromptError(f"model.prompt_family: {family}: the tokenizer's chat template fails: {error}") from None
+    for ids in prompts:
+        refuse_ended(tokenizer, ids, {tokenizer.eos_token_id}, family)
+    return prompts
+
+
+def refuse_ended(tokenizer: PreTrainedTokenizerBase, ids: list[int], ends: set[int], family: str) -> None:
+    """Raises PromptError for a prompt in which nothing but white space comes behind one of these end tokens."""
+    for token in reversed(ids):
+        if token in ends:
+            raise PromptError(
+                f"model.prompt_family: {family}: the tokenizer's chat template ends the prompt with the end token "
+                f"{tokenizer.decode([token])} and does not begin the answer; use plain or base, or give the tokenizer "
+                "a chat template that follows add_generation_prompt"
+            )
+        if tokenizer.decode([token]).strip():
+            return
+
+
+def appended(tokenizer: PreTrainedTokenizerBase) -> list[int]:
+    """The tokens that the tokenizer puts behind every text."""
+    probe = "1"
+    text, whole = (tokenizer(probe, add_special_tokens=special)["input_ids"] for special in (False, True))
+    for start in range(len(whole) - len(text) + 1):
+        if whole[start : start + len(text)] == text:
+            return list(whole[start + len(text) :])
+    return []
+
+
+def _without_end(tokenizer: PreTrainedTokenizerBase, prompts: list[list[int]]) -> list[list[int]]:
+    """Without what the tokenizer appends, and without end tokens that a question's own text may end with."""
+    behind = len(appended(tokenizer))
+    kept = []
+    for ids in prompts:
+        end = len(ids) - behind
+        while end > 0 and ids[end - 1] == tokenizer.eos_token_id:
+            end -= 1
+        kept.append(list(ids[:end]))
+    return kept
 
 
 def _templated(tokenizer: PreTrainedTokenizerBase, before: list[dict[str, str]], texts: list[str]) -> list[list[int]]:

@@ -18,6 +18,7 @@ from transformers import DynamicCache, GenerationConfig, PreTrainedTokenizerBase
 from workflow_scripts.sampling import Completion, EngineError, Options
 from workflow_scripts.sampling.key_values import BLOCK, Slots, key_value_dtype, one_token_attention
 from workflow_scripts.sampling.memory import free_bytes
+from workflow_scripts.sampling.stop_strings import StopWatch
 
 LARGEST_BATCH = 512
 MEMORY_SHARE = 0.4  # of what is free on the device, for keys, values and logits; a prefill may hold as much again
@@ -116,9 +117,16 @@ class _Batch:
     """Completions being written, and those waiting, of one call of `sample`."""
 
     def __init__(
-        self, model: Any, prompts: list[list[int]], uniform: np.ndarray, ends: set[int], options: Options, size: int
+        self,
+        model: Any,
+        prompts: list[list[int]],
+        uniform: np.ndarray,
+        ends: set[int],
+        watch: StopWatch | None,
+        options: Options,
+        size: int,
     ) -> None:
-        self.model, self.prompts, self.ends, self.options = model, prompts, ends, options
+        self.model, self.prompts, self.ends, self.watch, self.options = model, prompts, ends, watch, options
         self.uniform = torch.from_numpy(uniform).to(model.device)
         layers = model.config.get_text_config(decoder=True).num_hidden_layers
         columns = min(max(map(len, prompts)) + options.max_completion, max(map(len, prompts)) + BLOCK)
@@ -196,12 +204,21 @@ class _Batch:
             probability = nucleus(probability, self.options.top_p)
         numbers = torch.tensor([len(self.tokens[row]) for row in self.rows], device=device)
         uniform = self.uniform[torch.tensor(self.rows, device=device), numbers]
-        done = []
-        for slot, token in reversed(list(enumerate(inverse_cdf(probability, uniform).tolist()))):
-            row = self.rows[slot]
+        return self._append(inverse_cdf(probability, uniform).tolist())
+
+    def _append(self, tokens: list[int]) -> list[tuple[int, Completion]]:
+        """Give each slot's completion its new token; those that are done leave."""
+        for row, token in zip(self.rows, tokens, strict=True):
             self.tokens[row].append(token)
-            if token in self.ends or len(self.tokens[row]) == self.options.max_completion:
-                done.append((row, Completion(self.tokens.pop(row), token not in self.ends)))
+        ended = [token in self.ends for token in tokens]
+        if self.watch is not None:
+            stopped = self.watch.reached([self.tokens[row] for row in self.rows])
+            ended = [end or stop for end, stop in zip(ended, stopped, strict=True)]
+        done = []
+        for slot, end in reversed(list(enumerate(ended))):
+            row = self.rows[slot]
+            if end or len(self.tokens[row]) == self.options.max_completion:
+                done.append((row, Completion(self.tokens.pop(row), not end)))
                 self.rows[slot] = self.rows[self.slots.remove(slot)]
                 self.rows.pop()
         return done
@@ -212,12 +229,13 @@ def _write(
     prompts: list[list[int]],
     uniform: np.ndarray,
     ends: set[int],
+    watch: StopWatch | None,
     options: Options,
     size: int,
     rows: list[int],
 ) -> Iterator[tuple[int, Completion]]:
     """Completions of these rows in the order in which they are done; `size` at once, the last row first."""
-    batch, waiting = _Batch(model, prompts, uniform, ends, options, size), list(rows)
+    batch, waiting = _Batch(model, prompts, uniform, ends, watch, options, size), list(rows)
     try:
         while waiting or batch.rows:
             free = size - len(batch.rows)
@@ -253,6 +271,7 @@ def sample(
     if not prompts:
         return []
     ends = end_tokens(model.generation_config, tokenizer)
+    watch = StopWatch(tokenizer, options.stop) if options.stop else None
     longest = max(map(len, prompts)) + options.max_completion
     _check(model, longest)
     size = min(len(prompts), find_batch_size(model, longest) if batch_size == "auto" else int(batch_size))
@@ -263,7 +282,7 @@ def sample(
         while len(result) < len(prompts):
             try:
                 rows = [row for row in order if row not in result]
-                result.update(_write(model, prompts, uniform, ends, options, size, rows))
+                result.update(_write(model, prompts, uniform, ends, watch, options, size, rows))
             except RuntimeError as error:
                 if not should_reduce_batch_size(error):
                     raise

@@ -8,6 +8,7 @@ from pydantic import ValidationError
 from transformers import AutoTokenizer, GenerationConfig
 
 from workflow_scripts.sampling import Completion, EngineError, Options
+from workflow_scripts.sampling.stop_strings import cut, decoded, end_at_stop
 from workflow_scripts.sampling.transformers_engine import end_tokens
 
 LORA_RANKS = (1, 8, 16, 32, 64, 128, 256, 320, 512)  # those vLLM has kernels for; an adapter is padded to the next
@@ -51,8 +52,9 @@ def one_line(error: Exception) -> str:
     return " ".join(text.split())
 
 
-def llm_arguments(device: str, longest: int, lora_rank: int | None) -> dict[str, Any]:
-    """Arguments of vLLM's LLM that sampling and training share. longest: tokens of prompt and completion at most.
+def llm_arguments(device: str, longest: int, lora_rank: int | None, decodes: bool = False) -> dict[str, Any]:
+    """Arguments of vLLM's LLM that sampling and training share. longest: tokens of prompt and completion at most;
+    decodes: completions end at stop strings, for which vLLM needs the tokenizer.
 
     Raises EngineError for a rank that vLLM has no kernel for.
     """
@@ -60,7 +62,7 @@ def llm_arguments(device: str, longest: int, lora_rank: int | None) -> dict[str,
         "max_model_len": longest,
         "enable_prefix_caching": True,  # the samples of a problem share one prefill
         "generation_config": "vllm",  # a repetition penalty in the model's own file would be taken otherwise
-        "skip_tokenizer_init": True,
+        "skip_tokenizer_init": not decodes,
         "use_tqdm_on_load": False,
     }
     if device == "cpu":
@@ -93,7 +95,8 @@ def sampling_parameters(options: Options, ends: set[int], seed: int, **more: Any
         max_tokens=options.max_completion,
         seed=seed,
         stop_token_ids=sorted(ends),
-        detokenize=False,
+        stop=list(options.stop or ()),
+        detokenize=bool(options.stop),
         **more,
     )
 
@@ -123,16 +126,23 @@ def _pack_tied_head(model: Any) -> None:
 class VLLMEngine:
     """An `Engine`. base: folder of the base model; device: cpu or cuda; memory_share: of the GPU, weights and cache
     together; longest: tokens of prompt and completion at most; lora_rank: of the adapters to come, None for full
-    weights.
+    weights; decodes: `sample` will be asked for stop strings.
 
     Raises EngineError where vLLM is missing, is built for another device, or cannot hold the model.
     """
 
     def __init__(
-        self, base: Path, dtype: str, device: str, memory_share: float, longest: int, lora_rank: int | None
+        self,
+        base: Path,
+        dtype: str,
+        device: str,
+        memory_share: float,
+        longest: int,
+        lora_rank: int | None,
+        decodes: bool = False,
     ) -> None:
         vllm = import_vllm(device)
-        arguments = llm_arguments(device, longest, lora_rank)
+        arguments = llm_arguments(device, longest, lora_rank, decodes)
         try:
             self.llm = vllm.LLM(model=str(base), dtype=dtype, gpu_memory_utilization=memory_share, **arguments)
         except (ValueError, RuntimeError) as error:
@@ -141,7 +151,8 @@ class VLLMEngine:
             ) from None
         self.name = f"vllm {vllm.__version__}"
         named = GenerationConfig.from_pretrained(base, local_files_only=True)
-        self.ends = end_tokens(named, AutoTokenizer.from_pretrained(base, local_files_only=True))
+        self.tokenizer = AutoTokenizer.from_pretrained(base, local_files_only=True)
+        self.ends = end_tokens(named, self.tokenizer)
         self.adapter: Any = None
         self._adapters = 0
         self._base = self._weights = base
@@ -169,4 +180,10 @@ class VLLMEngine:
             lora_request=self.adapter,
         )
         drawn = [output.outputs[0] for output in outputs]
-        return [Completion(list(one.token_ids), one.finish_reason == "length") for one in drawn]
+        drawn = [Completion(list(one.token_ids), one.finish_reason == "length") for one in drawn]
+        return [self._stopped(one, options.stop) for one in drawn] if options.stop else drawn
+
+    def _stopped(self, drawn: Completion, stop: tuple[str, ...]) -> Completion:
+        """vLLM waits for whole characters, so it may go on for a token behind a stop string."""
+        found = cut(decoded(self.tokenizer, [drawn.token_ids])[0], stop)[1]
+        return Completion(end_at_stop(self.tokenizer, drawn.token_ids, stop), False) if found else drawn

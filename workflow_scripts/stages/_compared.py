@@ -90,6 +90,10 @@ def _trained_on(compared: Row, runs: list[Row]) -> str:
     return text if compared["against"] else f"{text}; decontaminated against nothing"
 
 
+def _ended(stop: list[str] | None) -> str:
+    return f", ended by {' or '.join(map(repr, stop))}" if stop else ""
+
+
 def _training(compared: Row) -> str:
     given = compared["settings"]
     batch, each = compared["updates_per_batch"], given["rollout.group_size"]
@@ -99,7 +103,7 @@ def _training(compared: Row) -> str:
         f"learning rate {_said(given['learning_rate'])}, {given['schedule'].replace('_', ' ')}",
         f"KL weight {_said(given['beta'])}",
         f"temperature {_said(given['rollout.temperature'])}",
-        f"completions of at most {_count(given['rollout.max_completion'], 'token')}",
+        f"completions of at most {_count(given['rollout.max_completion'], 'token')}{_ended(given.get('rollout.stop'))}",
         f"reward {given['reward']}",
     ]
     return "; ".join(parts).replace(" x ", " × ")
@@ -117,7 +121,7 @@ def _evaluated_on(settings: Row, scores: list[Row]) -> list[str]:
         )
     found.append(f"pass@{', '.join(map(str, settings['pass_at']))}")
     found.append(f"temperature {_said(evaluation['temperature'])}")
-    found.append(f"answers of at most {_count(evaluation['max_completion'], 'token')}")
+    found.append(f"answers of at most {_count(evaluation['max_completion'], 'token')}{_ended(evaluation.get('stop'))}")
     if settings.get("selection"):
         found.append(f"checkpoints chosen on {settings['selection']}")
     return found

@@ -109,9 +109,7 @@ class Sampler:
         self.prompts = encoded(
             self.tokenizer, self.problems["question"].to_pylist(), settings["model"]["prompt_family"]
         )
-        self.options = Options(
-            settings["temperature"], settings["top_p"], settings["max_completion"], settings.get("top_k")
-        )
+        self.options = Options.of(settings)
         config = AutoConfig.from_pretrained(folder, local_files_only=True)
         check_positions(config, self.prompts, "evaluation.max_completion", self.options.max_completion)
         self.engine = self._engine(folder)
@@ -131,18 +129,21 @@ class Sampler:
             compute["vllm"]["sampling_memory"],
             longest,
             adapter["rank"] if adapter else None,
+            decodes=bool(self.options.stop),
         )
 
     def draw(self, checkpoint: Path | None, arm: str, seed: int, step: int) -> pa.Table:
         """All samples of all problems from one checkpoint (None: the base), as rows of `completions`, in the order of
         problem and sample."""
+        from workflow_scripts.sampling import stop_strings
+
         count, benchmark = self.job.settings["samples"], self.job.settings["benchmark"]
         ids = self.problems["problem_id"].to_pylist()
         pairs = [(row, number) for row in range(len(ids)) for number in range(count)]
         seeds = [stream_seed("evaluation", seed, step, ids[row], number) for row, number in pairs]
         self.engine.load(checkpoint)
         drawn = self.engine.sample([self.prompts[row] for row, _ in pairs], seeds, self.options)
-        texts = self.tokenizer.batch_decode([completion.token_ids for completion in drawn], skip_special_tokens=True)
+        texts = stop_strings.decoded(self.tokenizer, [completion.token_ids for completion in drawn])
         columns = {
             "arm": [arm] * len(pairs),
             "seed": [seed] * len(pairs),
@@ -150,7 +151,7 @@ class Sampler:
             "benchmark": [benchmark] * len(pairs),
             "problem_id": [ids[row] for row, _ in pairs],
             "sample": [number for _, number in pairs],
-            "completion": texts,
+            "completion": [stop_strings.cut(text, self.options.stop)[0] for text in texts],
             "completion_tokens": [len(completion.token_ids) for completion in drawn],
             "truncated": [completion.truncated for completion in drawn],
         }

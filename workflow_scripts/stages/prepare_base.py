@@ -106,9 +106,16 @@ def _check_fit(model: Any, tokenizer: Any, wanted: dict[str, Any]) -> None:
     """Raises StageError where the study asks for what this model has not. The model may be changed: it is saved."""
     from peft import get_peft_model
 
+    from workflow_scripts.sampling.prompts import PromptError, refuse_ended
+    from workflow_scripts.sampling.transformers_engine import end_tokens
     from workflow_scripts.training import models
 
-    prompt = encoded(tokenizer, ["1 + 1 ?"], wanted["prompt_family"])[0]
+    family = wanted["prompt_family"]
+    prompt = encoded(tokenizer, ["1 + 1 ?"], family)[0]
+    try:
+        refuse_ended(tokenizer, prompt, end_tokens(model.generation_config, tokenizer), family)
+    except PromptError as error:
+        raise StageError(str(error)) from None
     for key in ("rollout.max_completion", "evaluation.max_completion"):
         check_positions(model.config, [prompt], key, wanted[key])
     if wanted["adapter"] is not None:
@@ -133,6 +140,7 @@ def _make(job: Job, lease: Any) -> None:
     import torch
     from transformers.utils import logging
 
+    from workflow_scripts.sampling.prompts import appended
     from workflow_scripts.training import state
 
     logging.disable_progress_bar()
@@ -158,7 +166,11 @@ def _make(job: Job, lease: Any) -> None:
     tokenizer.save_pretrained(new)
     state.put_in_place(new, folder, lease)
     _check_fit(model, tokenizer, job.compute["fits"])
-    job.write("manifest", tables.MANIFEST, state.folder_rows(folder, folder.parent))
+    left_out = tokenizer.decode(appended(tokenizer))
+    if left_out:
+        print(f"the tokenizer appends {left_out} to every text; prompts that are texts leave it out", flush=True)
+    said = {"left_out_of_prompts": left_out} if left_out else {}
+    job.write("manifest", tables.MANIFEST, state.folder_rows(folder, folder.parent), **said)
 
 
 if __name__ == "__main__":

@@ -30,6 +30,7 @@ from workflow_scripts.study.values import (
     Samples,
     Seeds,
     Share,
+    Stop,
     Targets,
     Text,
     TopP,
@@ -116,6 +117,7 @@ class Rollout(Part):
     temperature: Positive = 1.0
     top_p: TopP = 1.0
     top_k: Count | None = None
+    stop: Stop | None = None
     max_prompt: Count | None = None
     max_completion: Count
 
@@ -212,6 +214,7 @@ class Evaluation(Part):
     temperature: Positive = 1.0
     top_p: TopP = 1.0
     top_k: Count | None = None
+    stop: Stop | None = None
     prompt_family: Annotated[str, OneOf(PROMPT_FAMILIES)] | None = None
     max_completion: Count
     base_repeats: Count = 3

@@ -12,6 +12,7 @@ from workflow_scripts.study.faults import nearest
 
 _LARGEST = 10**9
 _MOST_SEEDS = 10_000
+_MOST_STOP_STRINGS = 16
 _COMMIT = "[0-9a-f]{40}"
 
 
@@ -136,6 +137,7 @@ Seeds = Annotated[
     BeforeValidator(_count_of_seeds),
     WithJsonSchema(SEEDS_SCHEMA),
 ]
+Stop = Annotated[list[Text], Field(min_length=1, max_length=_MOST_STOP_STRINGS), Distinct]
 Counts = Annotated[list[Count], Field(min_length=1), Distinct]
 Names = Annotated[list[Name], Distinct]
 Samples = Annotated[

@@ -23,7 +23,7 @@ def rollout_plan(settings: dict[str, Any]) -> RolloutPlan:
         group_size=rollout["group_size"],
         minibatches=rollout["minibatches"],
         epochs=rollout["epochs"],
-        options=Options(rollout["temperature"], rollout["top_p"], rollout["max_completion"], rollout.get("top_k")),
+        options=Options.of(rollout),
         prompt_family=settings["model"]["prompt_family"],
         success_threshold=settings["training"]["success_threshold"],
     )
@@ -104,6 +104,7 @@ def configure(
             "vllm_mode": compute["vllm"]["mode"], "vllm_server_base_url": compute["vllm"]["server"],
             "vllm_gpu_memory_utilization": compute["vllm"]["training_memory"],
             "vllm_max_model_length": longest_prompt + plan.options.max_completion,
+            "generation_kwargs": {"stop": list(plan.options.stop)} if plan.options.stop else None,
         }  # fmt: skip
     arguments |= plan.trl_arguments(micro_batch, processes(compute))
     return GRPOConfig(**{**arguments, **training["trl"]})

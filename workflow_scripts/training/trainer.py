@@ -8,7 +8,6 @@ recorded.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -34,17 +33,7 @@ from workflow_scripts.training.errors import Diverged, OutOfMemory, TrainingErro
 from workflow_scripts.training.objective import Objective, RolloutPlan
 from workflow_scripts.training.records import Recorder, gathered
 from workflow_scripts.training.rewards import guarded
-
-
-@dataclass
-class _Scored:
-    """What the reward function saw of this process's rollouts."""
-
-    completions: list[str] = field(default_factory=list)
-    problem_ids: list[str] = field(default_factory=list)
-    statuses: list[str | None] = field(default_factory=list)
-    truncated: list[bool] = field(default_factory=list)
-    tokens: list[int] = field(default_factory=list)
+from workflow_scripts.training.scored import Scored, leave_out_truncated, log_ends
 
 
 class Trainer(GRPOTrainer):
@@ -65,7 +54,7 @@ class Trainer(GRPOTrainer):
             raise TrainingError(f"trl {trl.__version__} is installed; the trainer is tested with {TESTED_TRL} alone")
         self.objective, self.plan, self.recorder = objective, plan, recorder
         self.grade, self.sample_batch = grade, sample_batch
-        self._scored = _Scored()
+        self._scored: Scored
         self._rewards: Tensor | None = None
         self._bounds: Bounds | None = None  # of the last micro-batch
         self._buffered_inputs: list[dict[str, Any]] | None
@@ -76,6 +65,7 @@ class Trainer(GRPOTrainer):
 
             grpo_trainer.VLLMGeneration = Rollouts  # TRL takes no object of ours
         super().__init__(*args, **kwargs)
+        self.mask_truncated_completions = False  # TRL would mask what ends at a stop string; see below
 
     # --- rollouts -----------------------------------------------------------------------------------------------------
 
@@ -142,23 +132,15 @@ class Trainer(GRPOTrainer):
         **_: Any,
     ) -> list[float]:
         """The reward function given to TRL where the study names a grader: 1 for a correct answer, else 0."""
-        ends = set(self.eos_token_ids)
-        truncated = [not ids or ids[-1] not in ends for ids in completion_ids]
         assert self.grade is not None
-        verdicts = self.grade(list(zip(completions, answer, truncated, strict=True)))
+        verdicts = self.grade(list(zip(completions, answer, self._scored.truncated, strict=True)))
         self._scored.statuses = [verdict.status for verdict in verdicts]
         return [1.0 if verdict.status == "correct" else 0.0 for verdict in verdicts]
 
     def _calculate_rewards(self, inputs: Any, prompts: Any, completions: Any, completion_ids_list: Any) -> Tensor:
-        ends = set(self.eos_token_ids)
-        self._scored = _Scored(
-            completions=list(completions),
-            problem_ids=[row["problem_id"] for row in inputs],
-            statuses=[None] * len(completions),
-            truncated=[not ids or ids[-1] not in ends for ids in completion_ids_list],
-            tokens=[len(ids) for ids in completion_ids_list],
-        )
-        rewards = super()._calculate_rewards(inputs, prompts, completions, completion_ids_list)
+        problem_ids, ends = [row["problem_id"] for row in inputs], set(self.eos_token_ids)
+        self._scored = Scored.of(completions, problem_ids, completion_ids_list, ends, self.plan.options.stop)
+        rewards = super()._calculate_rewards(inputs, prompts, self._scored.completions, completion_ids_list)
         if not torch.isfinite(rewards).all():
             bad = int((~torch.isfinite(rewards)).any(1).nonzero()[0])
             raise TrainingError(
@@ -185,23 +167,16 @@ class Trainer(GRPOTrainer):
         output["prompt_position"] = (place // self.plan.group_size)[rows].float()
         output["rollout"] = (place % self.plan.group_size)[rows].float()
         output["truncated"] = torch.tensor(self._scored.truncated, device=advantage.device).float()
+        if self.args.mask_truncated_completions:
+            leave_out_truncated(output, self.accelerator)
+        if self.plan.options.stop:
+            tokens = torch.tensor(self._scored.tokens, device=advantage.device)
+            log_ends(self._metrics["train"], *self.accelerator.gather((output["truncated"], tokens)))
         self._record_rollouts(rewards, success, correct, advantage)
         return output
 
     def _record_rollouts(self, rewards: Tensor, success: Tensor, correct: Tensor, advantage: Tensor) -> None:
-        scored = self._scored
-        texts = gather_object(
-            list(
-                zip(
-                    scored.completions,
-                    scored.problem_ids,
-                    scored.statuses,
-                    scored.truncated,
-                    scored.tokens,
-                    strict=True,
-                )
-            )
-        )
+        texts = gather_object(list(self._scored.rows()))
         values = zip(
             texts,
             rewards.reshape(-1).tolist(),

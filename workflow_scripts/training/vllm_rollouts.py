@@ -23,6 +23,7 @@ from transformers import AutoConfig
 from trl.generation import vllm_generation
 
 from workflow_scripts.sampling import EngineError, Options
+from workflow_scripts.sampling.stop_strings import end_at_stop
 from workflow_scripts.sampling.transformers_engine import end_tokens
 from workflow_scripts.sampling.vllm_engine import (
     import_vllm,
@@ -64,6 +65,11 @@ class Rollouts(vllm_generation.VLLMGeneration):
 
     seeds: list[int]
 
+    @property
+    def _stop(self) -> tuple[str, ...] | None:
+        """The stop strings; the only generation argument that `training.setup` gives."""
+        return tuple(self.generation_kwargs.get("stop", ())) or None
+
     def _init_vllm(self) -> None:
         self._adapter: Any = None
         self._syncs = 0
@@ -80,7 +86,7 @@ class Rollouts(vllm_generation.VLLMGeneration):
         rank = max(c.r for c in self.model.peft_config.values()) if isinstance(self.model, PeftModel) else None
         # vLLM's own choice of dtype for a float32 model would be 16 bits
         dtype = AutoConfig.from_pretrained(self.model.name_or_path, local_files_only=True).dtype
-        arguments = llm_arguments(device, self.max_model_length, rank) | {"dtype": dtype}
+        arguments = llm_arguments(device, self.max_model_length, rank, bool(self._stop)) | {"dtype": dtype}
         vllm_generation.LLM = partial(vllm.LLM, **arguments)  # TRL's call has the last word
         if self.accelerator.num_processes == 1:  # all runs that start at once on a machine would take TRL's 29500
             with socket.socket() as free:
@@ -120,11 +126,16 @@ class Rollouts(vllm_generation.VLLMGeneration):
     ) -> tuple[Any, ...]:
         """One rollout per prompt, drawn with its seed. Returns what TRL's `generate` does: prompts, completions, and of
         each token a list of its log-probability (after temperature) and a list of its id."""
-        options = Options(self.temperature, self.top_p, self.max_completion_length)
+        options = Options(self.temperature, self.top_p, self.max_completion_length, stop=self._stop)
         ends = end_tokens(self.model.generation_config, self.processing_class)
         draw = self._from_server if self.mode == "server" else self._colocated
         with profiler or torch.no_grad():
-            return prompts, *draw(prompts, self.seeds, options, ends)
+            drawn = draw(prompts, self.seeds, options, ends)
+        if options.stop is None:
+            return prompts, *drawn
+        # vLLM waits for whole characters, so it may go on for a token behind a stop string
+        kept = [len(end_at_stop(self.processing_class, ids, options.stop)) for ids in drawn[0]]
+        return prompts, *([row[:count] for row, count in zip(part, kept, strict=True)] for part in drawn)
 
     def _colocated(
         self, prompts: list[list[int]], seeds: list[int], options: Options, ends: set[int]
@@ -148,7 +159,7 @@ class Rollouts(vllm_generation.VLLMGeneration):
             answer = self.vllm_client.generate(
                 prompts=[prompt], temperature=options.temperature, top_p=options.top_p,
                 max_tokens=options.max_completion, logprobs=0,
-                generation_kwargs={"seed": seed, "stop_token_ids": sorted(ends)},
+                generation_kwargs={"seed": seed, "stop_token_ids": sorted(ends), "stop": list(options.stop or ())},
             )  # fmt: skip
             return answer["completion_ids"][0], answer["logprobs"][0], answer["logprob_token_ids"][0]
 
