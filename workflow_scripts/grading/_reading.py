@@ -53,6 +53,7 @@ _LETTERED = re.compile(r"(?:\(\s*([A-Z])\s*\)|([A-Z])\s*(?:\)|\.(?=\s)))\s*(?:[:
 _NUMERIC = re.compile(r"\\(?:frac|sqrt|pi|cdot|binom|text\{[^{}]*\})|(?<=\d)e")
 
 
+_MATRIX_IN_BRACKETS = re.compile(r"^[(\[]\s*(\\begin\{matrix\}(?:(?!\\begin|\\end).)*\\end\{matrix\})\s*[)\]]$")
 # After a choice: another letter, a conjunction, a doubt.
 _UNDECIDED = re.compile(
     r"\(\s*[A-Z]\s*\)|^\W*[A-Z]?\W*$|^\W*[A-Z]\s*[.)]\s|^[/,&]|(?<![A-Za-z])(?:or|and|not|wrong|incorrect|false|no|maybe|perhaps|never|unless|except|if|nor|but|isn|neither|either)(?![A-Za-z])"
@@ -147,6 +148,7 @@ def _flat(items: list[Any]) -> list[Any]:
 
 
 def _single(text: str, reference: bool) -> Any:
+    text = _MATRIX_IN_BRACKETS.sub(r"\1", text)
     inner = inside(text)
     if inner is not None and not (inner[0] == "()" and _LETTER.fullmatch(text)):
         return _bracketed(*inner)
