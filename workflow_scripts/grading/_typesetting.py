@@ -39,7 +39,7 @@ def _formulas(found: re.Match[str]) -> str:
     if len(pieces) % 2 == 0 or any(_has_words(piece) for piece in pieces[1::2]):
         return found[0]  # signs of money
     return "".join(
-        piece if place % 2 or not piece.strip() else f"\\text{{{piece}}}" for place, piece in enumerate(pieces)
+        f" {piece} " if place % 2 or not piece.strip() else f"\\text{{{piece}}}" for place, piece in enumerate(pieces)
     )
 
 
