@@ -205,6 +205,8 @@ _WORD = re.compile(_WORDING + r"\{")
 _MOST_FORMATS = 6
 _NESTED = re.compile(r"\\text\{\s*(?:\\text)?\s*\{([^{}]*)\}\s*\}")
 _POWER_IN_TEXT = re.compile(r"(\\text\{[^{}]*\^)\s*\{\s*(-?\d)\s*\}")
+_NUMBER_IN_TEXT = re.compile(r"^\\text\{\s*(-?\d[\d.,]*)\}(?=\s*(?:°|\\text\{\s*[A-Za-z]))")
+_QUANTITY_IN_TEXT = re.compile(r"^\\text\{\s*(-?\d[\d.,]*)\s+([A-Za-z]+)\}(?=\s*\^)")
 _SIGN_IN_TEXT = re.compile(r"\\text\{\s*(\\?[$€£]|,)\s*\}")
 _GROUP = re.compile(r"\{((?:[^{}]|\{(?:[^{}]|\{[^{}]*+\})*+\})*+)(?<!\\)\}")
 _LAST_STOP = re.compile(rf"[{FULL_STOPS}](?=[\s}}$]*$)")
@@ -227,6 +229,7 @@ def tidy(text: str) -> str | None:
         text, changed = _NESTED.subn(r"\\text{\1}", text)
         if not changed and not powers:
             break
+    text = _QUANTITY_IN_TEXT.sub(r"\1 \\text{\2}", _NUMBER_IN_TEXT.sub(r"\1", text))
     text = _SIGN_IN_TEXT.sub(r"\1", re.sub(r"\\text\{\s*\}", " ", text))
     outside = re.split(r"(\\text\{[^{}]*\})", text)
     outside[::2] = [

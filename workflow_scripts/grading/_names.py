@@ -36,6 +36,8 @@ def _is_call(letter: str, suffix: str, argument: str) -> bool:
     """f(x+1), x(0), a_n(t); not x(x-1), a(b+c)."""
     if letter[:1] in _ALWAYS_CALLED or suffix:
         return letter not in argument
+    if re.search(r"\\c[au]p(?![A-Za-z])", argument):
+        return True  # n(A \cup B)
     return bool(re.fullmatch(r"\s*(?:-?\d+|[A-Za-z])\s*", argument)) and letter != argument.strip()
 
 

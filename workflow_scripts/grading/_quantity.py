@@ -21,12 +21,13 @@ _BASE = re.compile(
 _BASES = {"two": "2", "three": "3", "four": "4", "five": "5", "six": "6", "seven": "7", "eight": "8", "nine": "9",
           "ten": "10", "twelve": "12", "sixteen": "16"}  # fmt: skip
 _TOLERANCE = re.compile(r"^(.*?)\s*\\tolerance\{([^{}]*)\}$")
-_POWER = r"(?:\^\s*\{?\s*-?\d\s*\}?\s*+)?"
+_POWER = r"(?:\^\s*(?:\{\s*-?\d\s*\}|-?\d)\s*+)?"
 _PIECE = rf"(?:\\text\{{[^{{}}]*+\}}|\\(?:Omega|AA|mu(?=\s*\\(?:text|Omega)))(?![A-Za-z]))\s*+{_POWER}"
 _UNIT = re.compile(rf"^(.*?\S)\s*((?:°\s*)?(?:/\s*\(?)?(?:{_PIECE}(?:\)?[/.]\s*\(?|\\cdot(?![A-Za-z])|\))?\s*+)++)$")
 _UNIT_FRACTION = re.compile(
     rf"(?<=[\d)}}°])(\s*)\\frac\s*\{{\s*({_PIECE})\}}\s*\{{\s*((?:{_PIECE}(?:\\cdot(?![A-Za-z])\s*)?)+)\}}$"
 )
+_UNIT_IN_BRACKETS = re.compile(rf"(\d)\s*[(\[]\s*((?:{_PIECE})++)[)\]]$")
 _BARE_UNIT = re.compile(
     r"^(.*[\d)}°])(?:"
     rf"\s+([A-Za-z]{{2,}}\.?(?:[ /]+[A-Za-z]+\.?)*\s*{_POWER}|\\mu\s*[mgsFCAVWJL](?![A-Za-z]))"
@@ -53,7 +54,8 @@ def _money(text: str) -> tuple[str, str]:
 
 def _unit_words(text: str) -> str:
     r"""What a unit in tidy LaTeX says: kΩ of \text{k}\Omega, m s^-1 of \text{m}\text{s}^{-1}."""
-    words = re.sub(r"\}\s*\\text(?=\{)", "} \\\\text", text)
+    words = re.sub(r"\^\s*(?:\{\s*(-?\d)\s*\}|(-?\d))", r"^\1\2", text)
+    words = re.sub(r"\}\s*\\text(?=\{)", "} \\\\text", words)
     for macro, symbol in _MACROS:
         words = re.sub(rf"\{macro}", symbol, words)
     words = TEXT.sub(r"\1", words)
@@ -65,6 +67,7 @@ def _worded(text: str, typed: str) -> tuple[str, int, bool, str] | Words:
 
     Words: those after the number are no unit (5 minus six), so that it is not the answer.
     """
+    text = _UNIT_IN_BRACKETS.sub(r"\1 \2", text)
     text = _SCALE.sub(r"°\\text{\1}", _UNIT_FRACTION.sub(r"\1\2/(\3)", text))
     found = _UNIT.match(text)
     value, words = "", ""

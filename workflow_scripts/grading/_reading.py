@@ -49,7 +49,7 @@ _WORDED = {"all real numbers": sympy.S.Reals, "all reals": sympy.S.Reals, "real 
 _JOINER = re.compile(r"\\text\{\s*,?\s*(or|and)\s*,?\s*\}|(?<![A-Za-z\\])(or|and)(?![A-Za-z])")
 _THOUSANDS = re.compile(r"(?<![\d,.])\d{1,3}(?:,\d{3})+(?![\d,])", re.ASCII)
 _LETTER = re.compile(r"\(?\s*([A-Z])\s*\)?\s*[.:]?")
-_LETTERED = re.compile(r"(?:\(\s*([A-Z])\s*\)|([A-Z])\s*(?:\)|\.(?=\s)))\s*(?:[:. ]\s*)(\S.*)")
+_LETTERED = re.compile(r"(?:\(\s*([A-Z])\s*\)|([A-Z])\s*(?:\)|\.(?=\s)|(?=:\s+[\d\\(-])))\s*(?:[:. ]\s*)(\S.*)")
 _NUMERIC = re.compile(r"\\(?:frac|sqrt|pi|cdot|binom|text\{[^{}]*\})|(?<=\d)e")
 
 
@@ -61,11 +61,13 @@ _UNDECIDED = re.compile(
 _ANSWER = re.compile(
     r"^(?:\\text\{\s*)?(?:[Tt]he\s+|[Mm]y\s+)?(?:(?:[Ff]inal|[Cc]orrect)\s+)?(?:[Aa]nswer|ANSWER)\s*(?:is|:|=)\s*:?\s*(\}\s*)?"
 )
+_OPTION = re.compile(r"^(\\text\{\s*)?(?:[Oo]ption|[Cc]hoice)\s+(?=\(?[A-Z](?![A-Za-z]))")
 _IN_TEXT = re.compile(r"\\text\{\s*(-?[\d$\\(\[][^{}]*|[A-Za-z]\s*=[^{}]*)\}")
 
 
 def _bare(text: str) -> str:
     r"""An answer without words that say it is one, and without a \text around all of it."""
+    text = _OPTION.sub(lambda found: found[1] or "", text)
     if said := _ANSWER.match(text):
         opened = said[0].startswith("\\text") and not said[1]
         text = ("\\text{" if opened else "") + text[said.end() :].strip()

@@ -12,8 +12,8 @@ _FONT = re.compile(
     rf"|mathrm|mathsf|mathtt|mbox|hbox)\s*\{{({_INNER})\}}"
 )
 _FONTS_OF_LETTERS = {"mathbf", "boldsymbol", "bm", "pmb", "mathit", "mathnormal", "ensuremath"}  # not of units or words
-_FORMULA = re.compile(r"\\[A-Za-z]|[\^_+=]")
-_OPERATION = re.compile(r"\\[A-Za-z]|[\^_+=*/-]")
+_FORMULA = re.compile(r"\\[A-Za-z{]|[\^_+=]")
+_OPERATION = re.compile(r"\\[A-Za-z{]|[\^_+=*/!-]")
 _WORD = re.compile(r"(?<![\\A-Za-z])[A-Za-z]{3,}|(?<![A-Za-z])or(?![A-Za-z])")
 _TEXT = re.compile(rf"\\(?:text(?:bf|it|rm|normal|sf|tt|up)?|mbox|hbox)\s*\{{((?=[^{{}}]*\$){_INNER})\}}")
 _MOST_WRAPPERS = 12
@@ -113,7 +113,7 @@ _REWRITES = [
         # a power, an option letter without its opening parenthesis, nothing as the base of an exponent
         (r"(?<=[\w)\]}])(\s?)\*\*\1(?=[-\w\\({])", "^"),
         (r"^((?:\\text(?:bf)?\s*\{)?\s*)([A-J])\s*\)", r"\1(\2)"),
-        (r"(?<!\\)\{\s*\}(?=\s*[\^°])|(?<=[\d}])(?<!\\)\{\s*\}", ""),
+        (r"\\(?:text|mathrm)\s*\{\s*\}(?=\s*[\^°])|(?<!\\)\{\s*\}(?=\s*[\^°])|(?<=[\d}])(?<!\\)\{\s*\}", ""),
     )
 ]  # fmt: skip
 _SI = re.compile(r"\\(?:si|unit)\s*\{((?:[^{}]|\{[^{}]*\})*)\}")

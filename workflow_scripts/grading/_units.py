@@ -65,7 +65,7 @@ _ALTERS = re.compile(
     r"|double|triple|squared|cubed|inverse|reciprocal|not|never|wrong|incorrect|false|if|unless|except|log)(?![A-Za-z])",
     re.IGNORECASE,
 )
-_SHORT = {"of", "on", "at", "in", "an", "us", "kg"}
+_SHORT = {"sq", "of", "on", "at", "in", "an", "us", "kg"}
 _MOST_WORDS = 4
 
 

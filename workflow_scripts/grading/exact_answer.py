@@ -44,7 +44,8 @@ _SUFFIX = re.compile(
     re.IGNORECASE,
 )
 _FRACTION_NOUN = (
-    r"third|fourth|fifth|sixth|seventh|eighth|ninth|tenth|\w+teenth|\w+tieth|hundredth|thousandth|millionth"
+    r"third|fourth|fifth|sixth|seventh|eighth|ninth|tenth|eleventh|twelfth|\w+teenth|\w+tieth|hundredth|thousandth"
+    r"|[mbtr]+illionth"
 )
 _NO_UNIT = re.compile(
     # other numbers, and what makes another number of the one before it
@@ -53,11 +54,14 @@ _NO_UNIT = re.compile(
     r"|negative|factorial|reciprocal|halved|doubled|tripled|mod|modulo|remainder|sqrt|log"
     # doubts, and signs that the number is only a try
     r"|not|nope|never|no|maybe|perhaps|probably|possibly|unless|except|if|but|nor|neither|either|instead|isn|too|guess"
-    r"|unsure|uncertain|mistaken|impossible|unknown|undefined|hmm|oops|sorry)\b"
+    r"|unsure|uncertain|mistaken|impossible|unknown|undefined|seems|hmm|oops|sorry|kk)\b|\wn['’]t\b"
     # 18 third is no number, 18 third graders are 18; so with 18 wrong and 18 wrong answers
     rf"|\b(?:{_FRACTION_NOUN}|wrong|incorrect|false|double|triple|root|power)\b(?![\s-](?:grade\s)?[a-z]{{3,}}[a-rt-z]s\b)"
     r"|^\s?(?:squared|cubed|raised)\b|[π√∞∛ⅈ‰半十百千万萬亿億倍]"
 )
+_MONEY = re.compile(r"[$€£]|\b(?:dollar|euro|pound)s?\b", re.IGNORECASE)
+_MILLIONS = re.compile(r"(\s?[mb])(?![a-z])")
+_MINUS = re.compile(r"^(?:negative|minus)\s(?=[\d.])", re.IGNORECASE)
 _FOR_ONE = re.compile(r"\b(?:for|in|per|each|every|at|on|with)\s(?:just\s|only\s)?one\b")
 _LONE_LETTER = re.compile(r"\s?([a-z])\W*", re.IGNORECASE)
 
@@ -76,15 +80,15 @@ def _plain(text: str) -> str:
     text = _THOUSANDS.sub(",", "".join(spelled))
     text = unicodedata.normalize("NFKC", text).replace("\u2212", "-").replace("\u2044", "/")
     text = _SIGNS.sub("", _WORDING.sub(r" \1", _FRACTION.sub(r" \1/\2", text)))
-    return text.strip()
+    return _MINUS.sub("-", text.strip())
 
 
 def _in_words(text: str) -> tuple[Fraction, str] | None:
     """The number in words that `text` is, and the words for what is counted."""
     found = leading_number(text.rstrip(". ")) if text[:1].isalpha() else None
-    if found is None or found[1].startswith(("of ", "point")) or not is_unit(found[1]):
+    if found is None or found[1].startswith(("of ", "point")) or not re.fullmatch(r"[a-z ]*(?:/ [a-z ]+)?", found[1]):
         return None
-    return found
+    return found if is_unit(found[1]) else None
 
 
 def _multiplied(unit: str) -> tuple[int, str]:
@@ -113,7 +117,8 @@ def _value(text: str) -> Fraction | None:
     if not found:
         worded = _in_words(plain)
         return worded and worded[0]
-    factor, unit = _multiplied(found["unit"])
+    unit = _MILLIONS.sub(lambda m: m[0].upper(), found["unit"], count=1) if _MONEY.search(text) else found["unit"]
+    factor, unit = _multiplied(unit)
     if not _keeps_the_number(unit) or "." in unit.rstrip(". "):
         return None
     value = Fraction(found["number"].replace(",", "")) * Fraction(10) ** int(found["exponent"] or 0)
@@ -134,8 +139,11 @@ def _is_heading(line: str, ends_completion: bool) -> bool:
 
     "Two cases" is a heading where text follows it, and so many cases at the end of a completion.
     """
-    found = _in_words(_plain(line)) if line[:1].isalpha() and len(line) <= _MOST_CHARACTERS else None
-    return line[:1].isalpha() and (found is None or not (ends_completion or not found[1] or unit(found[1])))
+    if not line[:1].isalpha() or len(line) > _MOST_CHARACTERS:
+        return line[:1].isalpha()
+    plain = _plain(line)
+    found = _in_words(plain)
+    return plain[:1].isalpha() and (found is None or not (ends_completion or not found[1] or unit(found[1])))
 
 
 def _stated_answer(completion: str) -> tuple[str | None, bool]:
