@@ -80,7 +80,7 @@ def _plain(text: str) -> str:
     text = _THOUSANDS.sub(",", "".join(spelled))
     text = unicodedata.normalize("NFKC", text).replace("\u2212", "-").replace("\u2044", "/")
     text = _SIGNS.sub("", _WORDING.sub(r" \1", _FRACTION.sub(r" \1/\2", text)))
-    return _MINUS.sub("-", text.strip())
+    return _MINUS.sub("-", re.sub(r"\s+", " ", text).strip())
 
 
 def _in_words(text: str) -> tuple[Fraction, str] | None:
