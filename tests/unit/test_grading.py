@@ -2,8 +2,8 @@
 
 The pinned verdicts lie in tests/golden/verdicts.json. To add a case, write it there with status and found null. Then
     ARMSLENGTH_REGENERATE=1 python -m pytest tests/unit/test_grading.py -k pinned
-fills in what is null. It refuses to change a verdict that is there unless grading.REWARD_VERSION has been raised above
-the file's reward_version: runs that are trained must not silently keep a reward that no longer exists.
+fills in what is null. It refuses to change a verdict that is there unless exact_answer.REWARD_VERSION has been raised
+above the file's reward_version: runs that are trained must not silently keep a reward that no longer exists.
 """
 
 import json
@@ -36,7 +36,7 @@ def regenerated(golden: dict, version: int) -> dict:
         verdict = grading.grader(case["grader"])(case["completion"], case["answer"], case["truncated"])
         today = {**case, "status": verdict.status, "found": verdict.answer}
         assert case["status"] is None or today == case or version > golden["reward_version"], (
-            f"the verdict changed, {case} is now {verdict}: raise grading.REWARD_VERSION, then regenerate (see above)"
+            f"the verdict changed, {case} is now {verdict}: raise exact_answer.REWARD_VERSION, then regenerate"
         )
         cases.append(today)
     return {"reward_version": version, "verdicts": cases}
@@ -44,7 +44,7 @@ def regenerated(golden: dict, version: int) -> dict:
 
 def test_pinned_verdicts():
     golden = json.loads(GOLDEN.read_text(encoding="utf-8"))
-    today = regenerated(golden, grading.REWARD_VERSION)
+    today = regenerated(golden, grading.version("exact_answer"))
     if os.environ.get("ARMSLENGTH_REGENERATE"):
         GOLDEN.write_text(json.dumps(today, indent=1, ensure_ascii=True) + "\n", encoding="utf-8")
     else:
@@ -156,12 +156,12 @@ def job(folder: Path, settings: dict, inputs: dict[str, Path], output: str) -> J
 
 
 def test_gold_audit_drops_what_does_not_grade_itself(tmp_path):
-    answers = ["72", "3/4", "1,2", "\\pi", "27.0", "5 million", "1,000"]
+    answers = ["72", "3/4", "1,2", "\\pi", "27.0", "5 million", "5 wrong", "1,000"]
     path = tmp_path / "problems.parquet"
     tables.write(path, tables.PROBLEMS, [problem(i, answer) for i, answer in enumerate(answers)], {})
     audit_gold.main(job(tmp_path, {"grader": "exact_answer"}, {"problems": path}, "audit"))
     rows = tables.read(tmp_path / "audit.parquet", tables.GOLD_AUDIT).to_pylist()
-    assert [row["answer"] for row in rows if row["dropped"]] == ["1,2", "\\pi", "5 million"]
+    assert [row["answer"] for row in rows if row["dropped"]] == ["1,2", "\\pi", "5 wrong"]
     assert all(bool(row["reason"]) == row["dropped"] for row in rows)
     assert tables.provenance(tmp_path / "audit.parquet")["dropped"] == 3
 

@@ -5,7 +5,8 @@ from typing import Any
 
 import pytest
 
-from workflow_scripts import grading, tables
+from workflow_scripts import tables
+from workflow_scripts.grading import exact_answer
 from workflow_scripts.stages import _findings, reward_again
 from workflow_scripts.stages._command import Job, StageError
 
@@ -26,7 +27,7 @@ def again(root: Path, runs: dict[str, list[list[dict]]], **rewards: str) -> dict
             tables.write(root / f"runs/{arm}/seed-{seed}/rollouts.parquet", tables.ROLLOUTS, rows, {})
     answers = [{"problem_id": f"p{n}", "answer": str(n)} for n in (7, 8)]
     tables.write(root / "train.parquet", tables.PROBLEMS, answers, {})
-    settings = {"runs": seeds, "rewards": dict.fromkeys(runs, "exact_answer") | rewards, "reward_version": 1,
+    settings = {"runs": seeds, "rewards": dict.fromkeys(runs, "exact_answer") | rewards, "reward_version": 2,
                 "allow_missing": False}  # fmt: skip
     outputs = {"rewards": [str(root / "rewards.parquet")]}
     reward_again.main(Job(settings, {}, "c0de", root, {"train": [str(root / "train.parquet")]}, outputs, ()))
@@ -49,7 +50,7 @@ def test_each_rollout_is_graded_against_its_own_problem_and_its_cut(tmp_path: Pa
     counts = {name: found[name] for name in ("rollouts", "regraded", "changed", "to_correct", "to_wrong")}
     assert counts == {"rollouts": 8, "regraded": 7, "changed": 3, "to_correct": 1, "to_wrong": 2}
     assert found["changed_share"] == 3 / 7
-    assert (found["reward_version"], found["code_reward_version"], found["reason"]) == (1, 1, None)
+    assert (found["reward_version"], found["code_reward_version"], found["reason"]) == (2, 2, None)
 
 
 def test_texts_read_in_parts_keep_their_rows(tmp_path: Path) -> None:
@@ -84,21 +85,21 @@ def test_what_cannot_be_graded_again_says_why(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("version", "status", "verdict", "said"),
     [
-        (1, "correct", "pass", "all 4 stored rewards are what the code's grader gives"),
-        (2, "correct", "pass",
-         "all 4 stored rewards are what the code's grader gives, which is of reward version 2: what was trained under "
-         "1 stays valid"),
-        (1, "wrong", "warn",
-         "50.0 % of 4 stored rewards would be others under the code's grader, of version 1 too: 2 would be 1, 0 would "
-         "be 0"),
+        (2, "correct", "pass", "all 4 stored rewards are what the code's grader gives"),
+        (3, "correct", "pass",
+         "all 4 stored rewards are what the code's grader gives, which is of reward version 3: what was trained under "
+         "2 stays valid"),
         (2, "wrong", "warn",
-         "50.0 % of 4 stored rewards would be others under reward version 2 (held to 1): 2 would be 1, 0 would be 0"),
+         "50.0 % of 4 stored rewards would be others under the code's grader, of version 2 too: 2 would be 1, 0 would "
+         "be 0"),
+        (3, "wrong", "warn",
+         "50.0 % of 4 stored rewards would be others under reward version 3 (held to 2): 2 would be 1, 0 would be 0"),
     ],
 )  # fmt: skip
 def test_a_new_version_is_judged_by_what_it_changes(
     version: int, status: str, verdict: str, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(grading, "REWARD_VERSION", version)
+    monkeypatch.setattr(exact_answer, "REWARD_VERSION", version)
     rows = [rollout(0, "#### 7", "correct"), rollout(1, "so #### 7", status)]
     found = again(tmp_path, {"gapo": [rows, rows]})
     (check,) = _findings.reward_checks(list(found.values()))

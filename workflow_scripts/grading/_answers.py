@@ -76,8 +76,10 @@ class Contradiction:
 
 
 _SIMPLE = re.compile(
-    r"(?:\\(?:angle|triangle|overline\{?)\s*)?(?:\\?[A-Za-z]+|\\text\{[^{}]*\})'*"  # a letter, a word, AB
-    r"(?:_\{?\\?\w+\s?\}?)?\}?(?:\^\{-1\})?(?:\s*\([^()]*\))?"  # its subscript, what it is a function of
+    # a letter, a word, AB
+    r"(?:\\(?:angle|triangle|overline\{?)\s*)?(?:\\?[A-Za-z]+|\\(?:text|mathbb|mathcal)\{[^{}]*\})'*"
+    # its subscript, what it is a function of
+    r"(?:_\{?\\?\w+\s?\}?)?\}?(?:\^\{-1\})?(?:\s*\([^()]*\)|\s*\[[^\[\]]*\])?"
     r"|\((?:\s*+[A-Za-z](?:_\{?\w+\}?)?\s*+,?)++\)"  # (x, y)
 )
 

@@ -27,6 +27,7 @@ from workflow_scripts.grading._answers import (
 from workflow_scripts.grading._expression import Unreadable, expression
 from workflow_scripts.grading._latex import plain_number
 from workflow_scripts.grading._numbers import agree, number
+from workflow_scripts.grading._units import compatible
 
 _ROUNDING = sympy.Rational(1, 10**40)
 _POINTS = tuple(tuple(sympy.Rational(p, q) for p, q in pairs) for pairs in (
@@ -67,11 +68,9 @@ def equal(gold: Any, said: Any) -> bool:
 
 def _choices(gold: Any, said: Any) -> bool:
     letters = [a.letter if isinstance(a, Choice) else a.text if isinstance(a, Scalar) else None for a in (gold, said)]
-    if isinstance(gold, Choice):
-        return letters[0] == letters[1]
-    if said.rest is not None:
-        return equal(gold, said.rest)
-    return letters[0] == letters[1]
+    if letters[0] == letters[1] or (isinstance(gold, Choice) and letters[1] and letters[0] == letters[1].upper()):
+        return True
+    return not isinstance(gold, Choice) and said.rest is not None and equal(gold, said.rest)
 
 
 def _wordings(gold: Any, said: Any) -> bool:
@@ -201,7 +200,7 @@ def _vector(gold: Any, said: Any) -> bool:
 
 
 def _scalars(gold: Scalar, said: Scalar) -> bool:
-    if gold.unit and said.unit and gold.unit != said.unit:
+    if not compatible(gold.unit, said.unit):
         return False
     ratios = [":" in side.text for side in (gold, said)]
     if ratios[0] != ratios[1] and not re.search(r"/|\\frac", (said if ratios[0] else gold).text):

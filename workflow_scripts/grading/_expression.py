@@ -59,7 +59,7 @@ def _braced(text: str) -> str:
             if digits:
                 spelled, at = f"{spelled}{{{digits[1]}}}", digits.end()
                 continue
-        if found[0].startswith("\\sqrt") and re.compile(r"\s*\(").match(text, at):
+        if (found[0].startswith("\\sqrt") or found[0] == "^") and re.compile(r"\s*\(").match(text, at):
             close = _matching(text, text.index("(", at))
             spelled, at = f"{spelled}{{{_braced(text[text.index('(', at) + 1 : close])}}}", close + 1
             continue
@@ -104,6 +104,7 @@ _REFUSED = re.compile(
     r"|\\(?:ldots|cdots|dots|text|gcd|lcm)(?![A-Za-z])"
 )
 _RATIONAL = re.compile(r"([-+]?)(?:\\frac\{(-?\d+)\}\{(\d+)\}|(\d+)(?:/(\d+))?)", re.ASCII)
+_TRANSPOSED = re.compile(r"\^\s*(?:\{\s*(?:T|\\top|\\text\{\s*T\s*\})\s*\}|T|\\top|\\text\{\s*T\s*\})")
 _SYMBOL_I, _CONFIG = sympy.Symbol("i"), ConversionConfig(lowercase_symbols=False)
 
 
@@ -191,7 +192,7 @@ def expression(text: str) -> Any:
         raise Unreadable
     text = _quotients(text)
     text = _MIXED.sub(r"\1\\frac{\2}{\3}", text.replace("°", " ")).strip()
-    text = re.sub(r"'+", lambda m: f"_{{{'prime' * len(m[0])}}}", re.sub(r"\^\s*\{?(?:T|\\top)\}?", "_{turned}", text))
+    text = re.sub(r"'+", lambda m: f"_{{{'prime' * len(m[0])}}}", _TRANSPOSED.sub("_{turned}", text))
     text = _braced(_exact(text))
     rational = _RATIONAL.fullmatch(text.replace(" ", "") if "frac" in text else text)
     if rational:

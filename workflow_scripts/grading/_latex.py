@@ -7,6 +7,8 @@ import re
 import unicodedata
 from fractions import Fraction
 
+from workflow_scripts.grading._typesetting import plain
+
 MOST_CHARACTERS = 1000
 MOST_NESTED = 24
 
@@ -14,12 +16,14 @@ BOX = re.compile(r"\\(?:boxed|fbox)\s{0,4}\{|\\[{}]|[{}]")
 _BARE_BOX = re.compile(r"\\boxed\s{1,4}(\d{1,40}|[A-Za-z])(?![A-Za-z0-9])")
 _MARKER = re.compile(r"(?<!#)####(?!#)")
 _PHRASE = re.compile(r"\banswer\s{1,4}is\b", re.IGNORECASE)
-_SENTENCE = re.compile(r"\.(?![\d/])")
+FULL_STOPS = "。｡।॥۔።။។"  # of other scripts
+_SENTENCE = re.compile(rf"[.．](?![\d/])|[{FULL_STOPS}]")
+_THINKING = re.compile(r"<(/?)think(?:ing)?>", re.IGNORECASE)
 _MOST_AFTER = 80  # characters after a box that ends a completion
 _CLOSING = re.compile(r"\\(?:end\s{0,4}\{[A-Za-z]{1,20}\*?\}|[A-Za-z]+)|<[/|][^<>]{0,20}>")
 
 
-def _box_place(text: str, braces: re.Pattern[str] = BOX) -> tuple[int, int] | None:
+def box_place(text: str, braces: re.Pattern[str] = BOX) -> tuple[int, int] | None:
     """Where what the last balanced box holds begins and ends."""
     opened: list[tuple[int, bool]] = []
     last: tuple[int, int] | None = None
@@ -36,7 +40,7 @@ def _box_place(text: str, braces: re.Pattern[str] = BOX) -> tuple[int, int] | No
 
 def last_box(text: str, braces: re.Pattern[str] = BOX) -> str | None:
     """What the last balanced box holds (of nested ones the inner). braces: finds boxes' and other braces."""
-    place = _box_place(text, braces)
+    place = box_place(text, braces)
     return text[place[0] : place[1]] if place else None
 
 
@@ -44,7 +48,18 @@ def _first_line(text: str) -> str:
     return text[: 2 * MOST_CHARACTERS].strip().split("\n", 1)[0].strip()
 
 
-def _goes_on(after: str) -> bool:
+def after_thinking(completion: str) -> tuple[str | None, bool]:
+    """The text after the last closed thinking block, and whether there is such a block.
+
+    None in place of the text: the completion ends inside the thinking, so that whatever it states is a try.
+    """
+    tags = list(_THINKING.finditer(completion))
+    if tags and not tags[-1][1]:
+        return None, False
+    return (completion[tags[-1].end() :], True) if tags else (completion, False)
+
+
+def goes_on(after: str) -> bool:
     """Whether words or numbers follow: more than punctuation, brackets and commands that close something."""
     return len(after) > _MOST_AFTER or bool(re.search("[A-Za-z0-9]", _CLOSING.sub("", after)))
 
@@ -56,14 +71,14 @@ def stated_answer(completion: str) -> tuple[str | None, bool]:
     it stands after the end of the thinking, or at the end of the text. (Where the prompt opened the thinking, a
     completion that was cut inside shows no tag, and its boxes are tries.)
     """
-    _, closed, said = completion.rpartition("</think>")
-    if "<think>" in said:
+    said, closed = after_thinking(completion)
+    if said is None:
         return None, True
-    place = _box_place(said)
+    place = box_place(said)
     if place is None and (bare := list(_BARE_BOX.finditer(said))):
         place = bare[-1].span(1)
     if place is not None:
-        return said[place[0] : place[1]], not closed and _goes_on(said[place[1] :])
+        return said[place[0] : place[1]], not closed and goes_on(said[place[1] :])
     for marker in reversed(list(_MARKER.finditer(said))):
         line = _first_line(said[marker.end() : marker.end() + 2 * MOST_CHARACTERS])
         if not re.match(r"[A-Za-z]{2,}\s+\d", line):  # "#### Step 2" is a heading
@@ -99,7 +114,7 @@ _SYMBOLS = {name: f"{command} " for name, command in _GREEK.items()} | {
     "∈": "\\in ", "∅": "\\emptyset ", "ℝ": "\\mathbb{R}", "∖": "\\setminus ", "⟨": "\\langle ", "⟩": "\\rangle ",
     "〈": "\\langle ", "〉": "\\rangle ", "√": "\\sqrt ", "°": "^\\circ ", "º": "^\\circ ", "∠": "\\angle ",
     "⌊": "\\lfloor ", "⌋": "\\rfloor ", "⌈": "\\lceil ", "⌉": "\\rceil ", "∨": "\\lor ", "∧": "\\land ", "′": "'",
-    "’": "'", "‘": "'", "“": '"', "”": '"',
+    "’": "'", "‘": "'", "“": '"', "”": '"', "Å": "\\AA ",
 }  # fmt: skip
 
 
@@ -141,7 +156,6 @@ _REWRITES = [
         (r"(?<!\\)\\(?:[;:>]|(?:quad|qquad|medspace|enspace|hfill)(?![A-Za-z]))", " "),
         (r"(?<!\\)\\(?:!|(?:displaystyle|textstyle|limits|rm|it|bf|sf|tt)(?![A-Za-z])|phantom\s*(?:\{[^{}]*\}|-))", ""),
         (r"(?<!\\)\\(?:[lL]arge|LARGE|[hH]uge|small|normalsize)(?![A-Za-z])", ""),
-        (r"\\(?:textcolor\s{0,4}\{[^{}]*\}|color\s{0,4}\{[^{}]*\})", ""),
         (r"\\begin\s*\{(?:aligned|align\*?|equation\*?|gathered|split)\}((?:(?!\\\\|\\begin|\\end).)*)"
          r"\\end\s*\{(?:aligned|align\*?|equation\*?|gathered|split)\}", r"\1"),
         (r"(?<!\\)&(?=\s*=)(?!.*\\end)", ""),
@@ -177,12 +191,10 @@ _REWRITES = [
         (r"\\var(theta|phi|rho|sigma)(?![A-Za-z])", r"\\\1"),
         (r"\\(?:lor|vee)(?![A-Za-z])", r"\\text{ or }"),
         (r"\\(?:land|wedge)(?![A-Za-z])", r"\\text{ and }"),
-        (r"\\(?:degree|textdegree)(?![A-Za-z])|\^\s*\{?\s*\\circ(?![A-Za-z])\s*\}?", "°"),
+        (r"\\(?:degree|textdegree)(?![A-Za-z])|\^\s*(?:\{\s*\\circ\s*\}|\\circ(?![A-Za-z]))", "°"),
         (r"\\%", "%"),
         (r"\\(?:pounds|euro)(?![A-Za-z])", "\\$"),
         (r"\\(?:smallmatrix|[pbB]?matrix)(?=\s*\{)", ""),
-        (r"\\begin\s*\{array\}\s*\{[^{}]*\}", r"\\begin{matrix}"),
-        (r"\\end\s*\{array\}", r"\\end{matrix}"),
         (r"(?<=\d)(?:\{,\}|\\,)(?=\d{3}(?!\d))", ""),  # thousands
         (r"\{,\}", ","),
         (r"(?<!\\)\\[, ]|~", " "),
@@ -192,8 +204,13 @@ _THIN = re.compile(r"(?<=\d),\s*\\!\s*(?=\d{3}(?!\d))")
 _WORD = re.compile(_WORDING + r"\{")
 _MOST_FORMATS = 6
 _NESTED = re.compile(r"\\text\{\s*(?:\\text)?\s*\{([^{}]*)\}\s*\}")
+_POWER_IN_TEXT = re.compile(r"(\\text\{[^{}]*\^)\s*\{\s*(-?\d)\s*\}")
+_NUMBER_IN_TEXT = re.compile(r"^\\text\{\s*(-?\d[\d.,]*)\}(?=\s*(?:°|\\text\{\s*[A-Za-z]))")
+_QUANTITY_IN_TEXT = re.compile(r"^\\text\{\s*(-?\d[\d.,]*)\s+([A-Za-z]+)\}(?=\s*\^)")
 _SIGN_IN_TEXT = re.compile(r"\\text\{\s*(\\?[$€£]|,)\s*\}")
 _GROUP = re.compile(r"\{((?:[^{}]|\{(?:[^{}]|\{[^{}]*+\})*+\})*+)(?<!\\)\}")
+_LAST_STOP = re.compile(rf"[{FULL_STOPS}](?=[\s}}$]*$)")
+_FACTORIAL = re.compile(r"[\w)}]!$")
 _FUNCTIONS = re.compile(r"(?<![\\A-Za-z])(sqrt|pi|sin|cos|tan|cot|sec|csc|ln|log|arcsin|arccos|arctan|infinity|theta)"
                         r"(?![a-z])")  # fmt: skip
 
@@ -202,14 +219,17 @@ def tidy(text: str) -> str | None:
     """One spelling of an answer, or None for what cannot be one: too long, too deep, or with unbalanced braces."""
     if len(text) > MOST_CHARACTERS:
         return None
-    text = _WORD.sub(lambda m: m[0] if "math" in m[0] or "operator" in m[0] else r"\text{", _THIN.sub("", _ascii(text)))
+    text = plain(_THIN.sub("", _LAST_STOP.sub(".", _ascii(text))))
+    text = _WORD.sub(lambda m: m[0] if "math" in m[0] or "operator" in m[0] else r"\text{", text)
     for pattern, spelling in _REWRITES:
         text = pattern.sub(spelling, text)
     text = _WORD.sub(r"\\text{", text)
     for _ in range(_MOST_FORMATS):
+        text, powers = _POWER_IN_TEXT.subn(r"\1\2", text)
         text, changed = _NESTED.subn(r"\\text{\1}", text)
-        if not changed:
+        if not changed and not powers:
             break
+    text = _QUANTITY_IN_TEXT.sub(r"\1 \\text{\2}", _NUMBER_IN_TEXT.sub(r"\1", text))
     text = _SIGN_IN_TEXT.sub(r"\1", re.sub(r"\\text\{\s*\}", " ", text))
     outside = re.split(r"(\\text\{[^{}]*\})", text)
     outside[::2] = [
@@ -222,7 +242,7 @@ def tidy(text: str) -> str | None:
         if not whole:
             break
         text = whole[1].strip()
-    while text[-1:] in {".", ",", ";", ":", "!"} - ({"!"} if text[-2:-1].isalnum() or text[-2:-1] in ")}" else set()):
+    while text[-1:] in (".", ",", ";", ":") or (text[-1:] == "!" and not _FACTORIAL.search(text)):
         text = text[:-1].rstrip()
     return text if _balanced(text) else None
 

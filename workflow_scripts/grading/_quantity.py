@@ -21,11 +21,21 @@ _BASE = re.compile(
 _BASES = {"two": "2", "three": "3", "four": "4", "five": "5", "six": "6", "seven": "7", "eight": "8", "nine": "9",
           "ten": "10", "twelve": "12", "sixteen": "16"}  # fmt: skip
 _TOLERANCE = re.compile(r"^(.*?)\s*\\tolerance\{([^{}]*)\}$")
-_UNIT = re.compile(r"^(.*?\S)\s*((?:\\text\{[^{}]*+\}\s*+(?:\^\{?-?\d\}?\s*+)?(?:[/.]\s*+)?)++)$")
-_BARE_UNIT = re.compile(
-    r"^(.*[\d)}°])"
-    r"(?:\s+([A-Za-z]{2,}\.?(?:[ /]+[A-Za-z]+\.?)*(?:\s*\^\s*\{?\d\}?)?)|(cm|mm|km|kg|ml|mph|[A-Za-z]{4,}))$"
+_POWER = r"(?:\^\s*(?:\{\s*-?\d\s*\}|-?\d)\s*+)?"
+_PIECE = rf"(?:\\text\{{[^{{}}]*+\}}|\\(?:Omega|AA|mu(?=\s*\\(?:text|Omega)))(?![A-Za-z]))\s*+{_POWER}"
+_UNIT = re.compile(rf"^(.*?\S)\s*((?:°\s*)?(?:/\s*\(?)?(?:{_PIECE}(?:\)?[/.]\s*\(?|\\cdot(?![A-Za-z])|\))?\s*+)++)$")
+_UNIT_FRACTION = re.compile(
+    rf"(?<=[\d)}}°])(\s*)\\frac\s*\{{\s*({_PIECE})\}}\s*\{{\s*((?:{_PIECE}(?:\\cdot(?![A-Za-z])\s*)?)+)\}}$"
 )
+_UNIT_IN_BRACKETS = re.compile(rf"(\d)\s*[(\[]\s*((?:{_PIECE})++)[)\]]$")
+_BARE_UNIT = re.compile(
+    r"^(.*[\d)}°])(?:"
+    rf"\s+([A-Za-z]{{2,}}\.?(?:[ /]+[A-Za-z]+\.?)*\s*{_POWER}|\\mu\s*[mgsFCAVWJL](?![A-Za-z]))"
+    rf"|\s*((?:(?:cm|mm|km|kg|ml|mph|ft)(?:/(?:s|h|min))?|m/s|g/(?:cm|m[lL]|mol|L))\s*{_POWER}|[A-Za-z]{{4,}}))$"
+)
+_SCALE = re.compile(r"°\s*([CFK])$")  # 20° C
+_MACROS = [("\\mu\\s*", "μ"), ("\\Omega\\s*", "Ω"), ("\\AA\\s*", "Å"), ("\\cdot(?![A-Za-z])", "·")]
+_SPACED = {"A", "C", "F", "K", "T"}  # 5 K is five kelvins, 5K is five thousand, and 5A a multiple of A
 _ORDINAL = re.compile(r"\s*\^?\s*(?:\{\s*)?\\text\{\s*(?:st|nd|rd|th)\s*\}\s*\}?$")
 _MODULUS = re.compile(r"\s*(?:\\pmod|\(?\s*\\(?:bmod|mod|text\{\s*mod\s*\}))\s*\{?\s*(\d{1,40})\s*\}?\s*\)?$")
 _CURRENCIES = {"\\$": "dollar", "€": "euro", "£": "gbp", "¥": "yen"}
@@ -42,24 +52,43 @@ def _money(text: str) -> tuple[str, str]:
     return (found[1] or "") + (found[3] or found[5] or ""), _CURRENCIES[found[2] or found[6]]
 
 
+def _unit_words(text: str) -> str:
+    r"""What a unit in tidy LaTeX says: kΩ of \text{k}\Omega, m s^-1 of \text{m}\text{s}^{-1}."""
+    words = re.sub(r"\^\s*(?:\{\s*(-?\d)\s*\}|(-?\d))", r"^\1\2", text)
+    words = re.sub(r"\}\s*\\text(?=\{)", "} \\\\text", words)
+    for macro, symbol in _MACROS:
+        words = re.sub(rf"\{macro}", symbol, words)
+    words = TEXT.sub(r"\1", words)
+    return re.sub(r"\s+", " ", words).strip(" ·")
+
+
 def _worded(text: str, typed: str) -> tuple[str, int, bool, str] | Words:
     """A text without the words after it, and their factor, whether they say percent, and their unit.
 
     Words: those after the number are no unit (5 minus six), so that it is not the answer.
     """
-    found, words = _UNIT.match(text), ""
+    text = _UNIT_IN_BRACKETS.sub(r"\1 \2", text)
+    text = _SCALE.sub(r"°\\text{\1}", _UNIT_FRACTION.sub(r"\1\2/(\3)", text))
+    found = _UNIT.match(text)
+    value, words = "", ""
     if found:
-        words = TEXT.sub(r"\1", found[2])
+        value, words = found[1], _unit_words(found[2])
     elif bare := _BARE_UNIT.match(text):
-        words = bare[2] or bare[3]
-        word = re.split("[^A-Za-z]", words)[0]
+        words = _unit_words(bare[2] or bare[3])
+        word = re.split("[^A-Za-zμ]", words)[0]
         found = bare if measure(word) or (len(word) >= 4 and (bare[2] or is_unit(word))) else None
+        value = bare[1]
     if not found:
         return text, 1, False, ""
-    words = re.sub(r"\s+", " ", words).strip()
-    if re.fullmatch("[A-Za-z]", words) and not measure(words):
-        return f"{found[1]} {words}", 1, False, ""  # 5\text{x} is 5x
-    if re.search(r"\d(?<!\^\d)(?<!\^\{\d)(?<!\^-\d)", words):
+    if words.startswith("°") and not unit(words):
+        value, words = value + "°", words[1:].strip()  # 30° counterclockwise
+    if words.startswith("/") and not unit(words):
+        return text, 1, False, ""
+    spaced = text[len(value) :].startswith((" ", "\\text{ "))
+    is_symbol = measure(words) and (spaced or words not in _SPACED) and value[-1] not in "^_+-*/=("
+    if re.fullmatch("[A-Za-z]", words) and not is_symbol:
+        return f"{value} {words}", 1, False, ""  # 5\text{x} is 5x
+    if re.search(r"\d(?<!\^\d)(?<!\^\{\d)(?<!\^-\d)(?<!\^\{-\d)", words):
         return Words(" ".join(TEXT.sub(r" \1 ", typed).lower().split()))
     first, factor = words.split(" ")[0].lower() if words else "", 1
     if first in NUMBER_WORDS:
@@ -67,7 +96,7 @@ def _worded(text: str, typed: str) -> tuple[str, int, bool, str] | Words:
     percent = words.lower() in ("percent", "percents", "per cent")
     if not percent and not is_unit(words):
         return Words(" ".join(TEXT.sub(r" \1 ", typed).lower().split()))
-    return found[1], factor, percent, "" if percent else unit(words)
+    return value, factor, percent, "" if percent else unit(words)
 
 
 def _modulus(text: str) -> tuple[str, str]:
@@ -112,6 +141,8 @@ def quantity(text: str, reference: bool = False) -> Any:
     angle = with_degrees(text)
     if text.endswith("°") and angle is None:
         text, kind = text[:-1], kind or "degree"
+    if grouped := re.fullmatch(r"\{([^{}]*)\}", text):
+        text = grouped[1].strip()
     inner = inside(text)
     if inner and inner[0] == "()":
         text = inner[1]

@@ -49,10 +49,11 @@ _WORDED = {"all real numbers": sympy.S.Reals, "all reals": sympy.S.Reals, "real 
 _JOINER = re.compile(r"\\text\{\s*,?\s*(or|and)\s*,?\s*\}|(?<![A-Za-z\\])(or|and)(?![A-Za-z])")
 _THOUSANDS = re.compile(r"(?<![\d,.])\d{1,3}(?:,\d{3})+(?![\d,])", re.ASCII)
 _LETTER = re.compile(r"\(?\s*([A-Z])\s*\)?\s*[.:]?")
-_LETTERED = re.compile(r"(?:\(\s*([A-Z])\s*\)|([A-Z])\s*(?:\)|\.(?=\s)))\s*(?:[:. ]\s*)(\S.*)")
+_LETTERED = re.compile(r"(?:\(\s*([A-Z])\s*\)|([A-Z])\s*(?:\)|\.(?=\s)|(?=:\s+[\d\\(-])))\s*(?:[:. ]\s*)(\S.*)")
 _NUMERIC = re.compile(r"\\(?:frac|sqrt|pi|cdot|binom|text\{[^{}]*\})|(?<=\d)e")
 
 
+_MATRIX_IN_BRACKETS = re.compile(r"^[(\[]\s*(\\begin\{matrix\}(?:(?!\\begin|\\end).)*\\end\{matrix\})\s*[)\]]$")
 # After a choice: another letter, a conjunction, a doubt.
 _UNDECIDED = re.compile(
     r"\(\s*[A-Z]\s*\)|^\W*[A-Z]?\W*$|^\W*[A-Z]\s*[.)]\s|^[/,&]|(?<![A-Za-z])(?:or|and|not|wrong|incorrect|false|no|maybe|perhaps|never|unless|except|if|nor|but|isn|neither|either)(?![A-Za-z])"
@@ -60,11 +61,13 @@ _UNDECIDED = re.compile(
 _ANSWER = re.compile(
     r"^(?:\\text\{\s*)?(?:[Tt]he\s+|[Mm]y\s+)?(?:(?:[Ff]inal|[Cc]orrect)\s+)?(?:[Aa]nswer|ANSWER)\s*(?:is|:|=)\s*:?\s*(\}\s*)?"
 )
+_OPTION = re.compile(r"^(\\text\{\s*)?(?:[Oo]ption|[Cc]hoice)\s+(?=\(?[A-Z](?![A-Za-z]))")
 _IN_TEXT = re.compile(r"\\text\{\s*(-?[\d$\\(\[][^{}]*|[A-Za-z]\s*=[^{}]*)\}")
 
 
 def _bare(text: str) -> str:
     r"""An answer without words that say it is one, and without a \text around all of it."""
+    text = _OPTION.sub(lambda found: found[1] or "", text)
     if said := _ANSWER.match(text):
         opened = said[0].startswith("\\text") and not said[1]
         text = ("\\text{" if opened else "") + text[said.end() :].strip()
@@ -147,6 +150,7 @@ def _flat(items: list[Any]) -> list[Any]:
 
 
 def _single(text: str, reference: bool) -> Any:
+    text = _MATRIX_IN_BRACKETS.sub(r"\1", text)
     inner = inside(text)
     if inner is not None and not (inner[0] == "()" and _LETTER.fullmatch(text)):
         return _bracketed(*inner)

@@ -7,29 +7,42 @@ import re
 
 _SPELLINGS = """
 mm: millimeter millimetre; cm: centimeter centimetre; dm: decimeter; m: meter metre; km: kilometer kilometre
-in: inch; ft: foot feet; yd: yard; mi: mile
+in: inch; ft: foot feet; yd: yard; mi: mile; Å: angstrom ångström ångstrom; μm: micron
 mg: milligram; g: gram gm; kg: kilogram; oz: ounce; lb: pound lbs
 ml: milliliter millilitre; l: liter litre L; gal: gallon; qt: quart; pt: pint; acre: ; hectare: ha
 ms: millisecond; s: second sec; min: minute; h: hour hr; day: ; week: ; month: ; year: yr
 cent: ¢; dollar: usd; euro: eur; gbp: £; yen: jpy; rupee: rs
-degree: deg; rad: radian; mph: ; kmh: kph kmph; hz: hertz; j: joule J; n: newton N; w: watt W; v: volt V; ev: eV
-am: a.m.; pm: p.m.; th: st nd rd; au: ; ly: ; pc: parsec; pa: pascal; mol: mole; cc: ; sr: ; db: ; hp: ; rpm: ; psi:
+degree: deg; rad: radian; mph: ; kmh: kph kmph; Hz: hertz; J: joule; N: newton; W: watt; V: volt; eV: electronvolt
+°C: °c celsius centigrade degreecelsius; C: ; °F: °f fahrenheit; F: ; kelvin: °k °K K; Ω: ohm
+A: ampere amp; T: tesla; Pa: pascal; Wb: weber; coulomb: ; farad: ; henry: ; sievert: Sv; becquerel: Bq
+am: a.m.; pm: p.m.; th: st nd rd; au: ; ly: ; pc: parsec; mol: mole; cc: ; sr: steradian; db: decibel; hp: ; rpm: ; psi:
+erg: ; dyn: dyne; cal: calorie; atm: atmosphere; bar: ; Wh:
 """
-_CASED = {"n", "j", "w", "v"}  # units in upper case alone: a small letter is a variable
+_PREFIXES = {"kilo": "k", "mega": "M", "giga": "G", "milli": "m", "centi": "c", "micro": "μ", "nano": "n", "pico": "p",
+             "femto": "f"}  # fmt: skip
+_SPELLED = {
+    "gram": "g", "meter": "m", "metre": "m", "second": "s", "joule": "J", "newton": "N", "watt": "W", "volt": "V",
+    "ampere": "A", "amp": "A", "coulomb": "C", "farad": "F", "tesla": "T", "ohm": "Ω", "hertz": "Hz", "pascal": "Pa",
+    "electronvolt": "eV", "mole": "mol", "calorie": "cal", "parsec": "pc",
+}  # fmt: skip
 
 NUMBER_WORDS = {"hundred": 10**2, "thousand": 10**3, "million": 10**6, "billion": 10**9, "trillion": 10**12}
 MEASURES: dict[str, str] = {}  # spelling -> unit
 for _entry in re.split(r"[;\n]", _SPELLINGS):
     _unit, _, _others = _entry.strip().partition(":")
     for _spelling in (_unit, *_others.split()):
-        if _spelling and _spelling not in _CASED:
+        if _spelling:
             MEASURES[_spelling] = _unit
-            if len(_spelling) > 1:
-                MEASURES[_spelling + "s"] = _unit
+            if len(_spelling) > 1:  # words in any case; a symbol of one letter only as it is
+                MEASURES[_spelling + "s"] = MEASURES[_spelling.lower()] = _unit
 MEASURES["inches"] = "in"
-for _base in ("m", "g", "s", "J", "N", "W", "V", "Hz", "Pa", "eV", "mol"):
-    for _prefix in ("k", "M", "G", "m", "c", "n", "\\mu "):
-        MEASURES.setdefault(_prefix + _base, _prefix + _base)
+for _symbol in (*_SPELLED.values(), "l", "bar", "Wh"):
+    for _prefix in _PREFIXES.values():
+        MEASURES.setdefault(_prefix + _symbol, _prefix + _symbol)
+for _name, _symbol in _SPELLED.items():
+    for _word, _prefix in _PREFIXES.items():
+        for _plural in ("", "s"):
+            MEASURES.setdefault(_word + _name + _plural, MEASURES[_prefix + _symbol])
 
 _NUMBERS = (
     "zero|one|two|three|four|five|six|seven|eight|nine|ten|eleven|twelve|\\w+teen|(?:twen|thir|for|fif|six|seven|eigh|nine)ty"
@@ -52,7 +65,7 @@ _ALTERS = re.compile(
     r"|double|triple|squared|cubed|inverse|reciprocal|not|never|wrong|incorrect|false|if|unless|except|log)(?![A-Za-z])",
     re.IGNORECASE,
 )
-_SHORT = {"of", "on", "at", "in", "an", "us", "kg"}
+_SHORT = {"sq", "of", "on", "at", "in", "an", "us", "kg"}
 _MOST_WORDS = 4
 
 
@@ -67,20 +80,51 @@ def measure(word: str) -> str | None:
     return MEASURES.get(word) or (MEASURES.get(word.lower()) if len(word) > 1 else None)
 
 
+_FACTOR = re.compile(r"\s*(?:(/)\s*(\()?|(\))|([^\s/^()*·]+)(?:\s*\^\s*\{?\s*(-?\d)\s*\}?)?|[*·])\s*")
+_WHOLE_NAMES = {"h^-1 mi": "mph", "h^-1 km": "kmh", "ms^-1": "m s^-1", "ms^-2": "m s^-2", "h kW": "kWh"}
+
+
 def unit(words: str) -> str:
-    """The unit of measure that words after a number name, or "" for any other words, which do not count."""
+    """The unit of measure that words after a number name, or "" for any other words, which do not count.
+
+    Products and quotients have one spelling: m/s, m s^-1 and meters per second are one unit.
+    """
     words = re.sub(r"per cent", "percent", words, flags=re.IGNORECASE).strip(" .,")
-    words = re.sub(r"\s*\bper\b\s*|\s*/\s*", "/", words)
+    words = re.sub(r"\bper\b", "/", words)
+    words = re.sub(r"(?<=[A-Za-z])-(?=[A-Za-z])", " ", words)  # kilowatt-hours
+    words = re.sub(r"(?:\b[Dd]eg(?:rees?|\.)?|°)\s*(?=(?:[CFK]|[Cc]elsius|[Ff]ahrenheit|[Kk]elvins?)\b)", "°", words)
+    words = re.sub(r"°(?=[A-Za-z]{2})", "", words)
     words = re.sub(r"\b(?:[Ss]quare|[Ss]q\.?)\s+(\S+)|\b(\S+)\s+squared", r"\1\2^2", words)
     words = re.sub(r"\b(?:[Cc]ubic|[Cc]u\.?)\s+(\S+)|\b(\S+)\s+cubed", r"\1\2^3", words)
-    parts = []
-    for part in words.split("/"):
-        name, _, power = part.strip().partition("^")
-        known = measure(name)
-        if known is None:
+    powers: dict[str, int] = {}
+    at, sign, inside = 0, 1, False
+    while at < len(words):
+        factor = _FACTOR.match(words, at)
+        if factor is None:
             return ""
-        parts.append(known + (f"^{power.strip(' {}')}" if power else ""))
-    return {"mi/h": "mph", "km/h": "kmh"}.get("/".join(parts), "/".join(parts))
+        at = factor.end()
+        if factor[1]:
+            sign, inside = -1, bool(factor[2])
+        elif factor[3]:
+            sign, inside = 1, False
+        elif factor[4]:
+            known = measure(factor[4])
+            if known is None:
+                return ""
+            powers[known] = powers.get(known, 0) + sign * int(factor[5] or 1)
+            sign = sign if inside else 1
+    name = " ".join(sorted(name if power == 1 else f"{name}^{power}" for name, power in powers.items() if power))
+    return _WHOLE_NAMES.get(name, name)
+
+
+_COMPATIBLE = [
+    {"degree", "°C"}, {"degree", "°F"}, {"degree", "kelvin"}, {"C", "°C"}, {"C", "coulomb"}, {"F", "°F"}, {"F", "farad"}
+]  # fmt: skip
+
+
+def compatible(unit: str, other: str) -> bool:
+    """Whether values in two units may be one: equal units, a missing one, a degree sign without its scale, C for °C."""
+    return not unit or not other or unit == other or {unit, other} in _COMPATIBLE
 
 
 def is_unit(words: str) -> bool:

@@ -1,8 +1,11 @@
-"""Grader for answers that are one number: compared exactly, as fractions, never as floats.
+"""Grader for answers that are one number, in digits or in words: compared exactly, as fractions, never as floats.
 
-Where the answer is looked for: after the last ``####``; if there is none, in the last balanced ``\\boxed{}``; if there
-is none, after the last "answer is". The first of these that occurs decides; a number elsewhere is no answer.
-A unit in words may follow the number, money and percent signs do not count (50% is 50), a final full stop neither.
+Where the answer is looked for: after the last closed thinking block if there is one; there after the last ``####``; if
+there is none, in the last balanced ``\\boxed{}``; if there is none, after the last "answer is". The first of these that
+occurs decides; a number elsewhere is no answer, and neither is one in a thinking block that does not end.
+A unit in words may follow the number. A multiplier counts: 12K and 12 thousand are 12000, 2 dozen is 24. Money and
+percent signs do not count (50% is 50), a final full stop neither. Words that change or doubt the number make it no
+answer: 18 thirds, 18 squared, 18 or more, 18 wrong.
 Every step is linear in the length of the completion, and a number has at most 100 digits and a two-digit exponent.
 """
 
@@ -11,11 +14,16 @@ import unicodedata
 from fractions import Fraction
 
 from workflow_scripts.grading import Verdict
-from workflow_scripts.grading._latex import last_box
+from workflow_scripts.grading._latex import FULL_STOPS, after_thinking, box_place, goes_on, last_box
+from workflow_scripts.grading._number_words import MULTIPLIERS, SMALL, leading_number
+from workflow_scripts.grading._units import is_unit, measure, unit
+
+REWARD_VERSION = 2
 
 _MOST_CHARACTERS = 240  # of the stated answer, unit included; what is longer is text, not a number
 _MARKER = re.compile(r"(?<!#)####(?!#)")
 _PHRASE = re.compile(r"\banswer\s{1,4}is\b", re.IGNORECASE)
+_SENTENCE_END = re.compile(rf"[.．](?!\d)|[{FULL_STOPS}]")
 _BRACES = re.compile(r"\\boxed\s{0,4}\{|\\[{}]|[{}]")
 _THOUSANDS = re.compile(r"(?<=\d)(?:\\,|\{,\}|[\u00a0\u2009\u202f])(?=\d{3}(?!\d))", re.ASCII)
 _FRACTION = re.compile(r"\\[dt]?frac\s?\{(-?\d+)\}\s?\{(\d+)\}", re.ASCII)
@@ -26,12 +34,36 @@ _NUMBER = re.compile(
     rf"""(?P<sign>[-+]?)\s?(?:(?P<whole>\d{{1,100}})\s(?=\d+/))?
     (?P<number>{_UNSIGNED})(?:[eE](?P<exponent>[-+]?\d{{1,2}})(?!\d))?
     (?:\s?/\s?(?P<denominator>\d{{1,100}}(?!\d)))?
-    (?P<unit>[^0-9+*/=<>^_,;:\\{{}}()\[\]|&-]*)""",
-    re.ASCII | re.VERBOSE,
+    (?P<unit>(?:\s?/\s?(?=[a-z]{{3}}))?(?:[^0-9+*/=<>^_,;:\\{{}}()\[\]|&-]
+      |(?<=[a-z][a-z])[/-](?=[a-z])|(?<=[\d\s][kmb])/(?=[a-z]{{3}})|(?<=\bm)/(?=s\b|min\b|h\b)|(?<=[a-z])\^-?[1-3](?!\d))*)""",
+    re.ASCII | re.IGNORECASE | re.VERBOSE,
+)
+_SUFFIX = re.compile(
+    rf"\s?(?:(?P<word>{'|'.join(MULTIPLIERS)})s?|(?P<thousand>k)|(?P<million>m(?-i:(?<=M)M?)|mn|mln|mio)"
+    r"|(?P<billion>b(?-i:(?<=B))|bn))(?![a-z])",
+    re.IGNORECASE,
+)
+_FRACTION_NOUN = (
+    r"third|fourth|fifth|sixth|seventh|eighth|ninth|tenth|eleventh|twelfth|\w+teenth|\w+tieth|hundredth|thousandth"
+    r"|[mbtr]+illionth"
 )
 _NO_UNIT = re.compile(
-    r"\b(?:and|or|to|of|by|x|times|plus|minus|over|half|quarter|dozen|hundred|thousand|million|billion|trillion)s?\b"
+    # other numbers, and what makes another number of the one before it
+    rf"\b(?:{'|'.join(SMALL[1:])}|(?:{'|'.join(MULTIPLIERS)}|half|quarter)s?|halves|(?:{_FRACTION_NOUN})s"
+    r"|score|gross|mil|bil|trn?|tn|thou|grand|point|x|pi|infinity|and|or|to|by|times|plus|minus|over|divided|multiplied"
+    r"|negative|factorial|reciprocal|halved|doubled|tripled|mod|modulo|remainder|sqrt|log"
+    # doubts, and signs that the number is only a try
+    r"|not|nope|never|no|maybe|perhaps|probably|possibly|unless|except|if|but|nor|neither|either|instead|isn|too|guess"
+    r"|unsure|uncertain|mistaken|impossible|unknown|undefined|seems|hmm|oops|sorry|kk)\b|\wn['’]t\b"
+    # 18 third is no number, 18 third graders are 18; so with 18 wrong and 18 wrong answers
+    rf"|\b(?:{_FRACTION_NOUN}|wrong|incorrect|false|double|triple|root|power)\b(?![\s-](?:grade\s)?[a-z]{{3,}}[a-rt-z]s\b)"
+    r"|^\s?(?:squared|cubed|raised)\b|[π√∞∛ⅈ‰半十百千万萬亿億倍]"
 )
+_MONEY = re.compile(r"[$€£]|\b(?:dollar|euro|pound)s?\b", re.IGNORECASE)
+_MILLIONS = re.compile(r"(\s?[mb])(?![a-z])")
+_MINUS = re.compile(r"^(?:negative|minus)\s(?=[\d.])", re.IGNORECASE)
+_FOR_ONE = re.compile(r"\b(?:for|in|per|each|every|at|on|with)\s(?:just\s|only\s)?one\b")
+_LONE_LETTER = re.compile(r"\s?([a-z])\W*", re.IGNORECASE)
 
 
 def _plain(text: str) -> str:
@@ -48,20 +80,53 @@ def _plain(text: str) -> str:
     text = _THOUSANDS.sub(",", "".join(spelled))
     text = unicodedata.normalize("NFKC", text).replace("\u2212", "-").replace("\u2044", "/")
     text = _SIGNS.sub("", _WORDING.sub(r" \1", _FRACTION.sub(r" \1/\2", text)))
-    return text.strip()
+    return _MINUS.sub("-", re.sub(r"\s+", " ", text).strip())
+
+
+def _in_words(text: str) -> tuple[Fraction, str] | None:
+    """The number in words that `text` is, and the words for what is counted."""
+    found = leading_number(text.rstrip(". ")) if text[:1].isalpha() else None
+    if found is None or found[1].startswith(("of ", "point")) or not re.fullmatch(r"[a-z ]*(?:/ [a-z ]+)?", found[1]):
+        return None
+    return found if is_unit(found[1]) else None
+
+
+def _multiplied(unit: str) -> tuple[int, str]:
+    """The factor that words after a number begin with (12K dollars, 2 hundred thousand), and the words after it."""
+    factor = 1
+    while found := _SUFFIX.match(unit):
+        name = "thousand" if found["thousand"] else "million" if found["million"] else "billion"
+        factor *= MULTIPLIERS[(found["word"] or name).lower()]
+        unit = unit[found.end() :]
+    return factor, unit
+
+
+def _keeps_the_number(unit: str) -> bool:
+    """Whether words after a number leave it as it is."""
+    words = _FOR_ONE.sub(" ", unit.lower())
+    letter = _LONE_LETTER.fullmatch(unit)
+    return not _NO_UNIT.search(words) and not (letter and measure(letter[1]) is None)
 
 
 def _value(text: str) -> Fraction | None:
     """The number that `text` is, or None if it is anything but one number and perhaps a unit."""
-    found = _NUMBER.fullmatch(_plain(text[:_MOST_CHARACTERS])) if len(text) <= _MOST_CHARACTERS else None
-    if not found or _NO_UNIT.search(found["unit"].lower()) or "." in found["unit"].rstrip(". "):
+    if len(text) > _MOST_CHARACTERS:
+        return None
+    plain = _plain(text)
+    found = _NUMBER.fullmatch(plain)
+    if not found:
+        worded = _in_words(plain)
+        return worded and worded[0]
+    unit = _MILLIONS.sub(lambda m: m[0].upper(), found["unit"], count=1) if _MONEY.search(text) else found["unit"]
+    factor, unit = _multiplied(unit)
+    if not _keeps_the_number(unit) or "." in unit.rstrip(". "):
         return None
     value = Fraction(found["number"].replace(",", "")) * Fraction(10) ** int(found["exponent"] or 0)
     if found["denominator"]:
         if not int(found["denominator"]):
             return None
         value /= int(found["denominator"])
-    value += int(found["whole"] or 0)
+    value = (value + int(found["whole"] or 0)) * factor
     return -value if found["sign"] == "-" else value
 
 
@@ -69,20 +134,35 @@ def _first_line(text: str) -> str:
     return text[: _MOST_CHARACTERS * 2].strip().split("\n", 1)[0].strip()
 
 
+def _is_heading(line: str, ends_completion: bool) -> bool:
+    """Whether a line after #### is the heading of a step: it begins with a letter and is no number in words.
+
+    "Two cases" is a heading where text follows it, and so many cases at the end of a completion.
+    """
+    if not line[:1].isalpha() or len(line) > _MOST_CHARACTERS:
+        return line[:1].isalpha()
+    plain = _plain(line)
+    found = _in_words(plain)
+    return plain[:1].isalpha() and (found is None or not (ends_completion or not found[1] or unit(found[1])))
+
+
 def _stated_answer(completion: str) -> tuple[str | None, bool]:
-    """The text in the answer's place (None if there is no such place), and whether it runs to the very end."""
-    for marker in reversed(list(_MARKER.finditer(completion))):
-        line = _first_line(completion[marker.end() : marker.end() + 4 * _MOST_CHARACTERS])
-        if not line[:1].isalpha():  # "#### Step 2" is a heading
+    """The text in the answer's place (None if there is no such place), and whether a cut leaves it no answer."""
+    said, closed = after_thinking(completion)
+    if said is None:
+        return None, True
+    for marker in reversed(list(_MARKER.finditer(said))):
+        line = _first_line(said[marker.end() : marker.end() + 4 * _MOST_CHARACTERS])
+        if not _is_heading(line, ends_completion=said.rstrip().endswith(line)):
             box = last_box(line, _BRACES)
-            return line if box is None else box, completion.rstrip(" ").endswith(line)
-    box = last_box(completion, _BRACES)
-    if box is not None:
-        return box, False
-    for phrase in reversed(list(_PHRASE.finditer(completion))):
-        rest = completion[phrase.end() : phrase.end() + 4 * _MOST_CHARACTERS].lstrip(" \t:*")
-        sentence = re.split(r"\.(?!\d)", _first_line(rest), maxsplit=1)[0]
-        return sentence, completion.endswith(sentence)
+            return line if box is None else box, said.rstrip(" ").endswith(line)
+    place = box_place(said, _BRACES)
+    if place is not None:
+        return said[place[0] : place[1]], not closed and goes_on(said[place[1] :])
+    for phrase in reversed(list(_PHRASE.finditer(said))):
+        rest = said[phrase.end() : phrase.end() + 4 * _MOST_CHARACTERS].lstrip(" \t:*")
+        sentence = _SENTENCE_END.split(_first_line(rest), maxsplit=1)[0]
+        return sentence, said.endswith(sentence)
     return None, True
 
 
