@@ -32,7 +32,8 @@ class Part:
     """Counts of one file: columns arm, benchmark, problem (text) and seed, step, n, c (int64).
 
     place: row -> where it stands in the file ("line 7"). contents: problem -> (hash of it, hash of its prompt), where
-    the file says so. notes: what a reader should know.
+    the file says so. notes: what a reader should know. metric: what a log counts as correct, with its filter.
+    by_problem: the file is known to have a row for each problem, as logs and a study's own counts do.
     """
 
     file: str
@@ -40,6 +41,8 @@ class Part:
     place: Callable[[int], str]
     contents: dict[str, tuple[str, str]] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
+    metric: str | None = None
+    by_problem: bool = False
 
 
 def listed(names: Any) -> str:
@@ -218,7 +221,8 @@ def read(path: Path, pass_at: int) -> Part:
         raise InputError(f"{place(row)}: {said}")
 
     notes = []
-    if parquet and (pq.read_schema(path).metadata or {}).get(b"armslength_table") == b"counts":
+    of_study = parquet and (pq.read_schema(path).metadata or {}).get(b"armslength_table") == b"counts"
+    if of_study:
         trained = pc.not_equal(table["arm"].cast(pa.string()), "base")
         if not pc.all(trained).as_py():
             table = table.filter(trained)  # before exclusions, which count rows; the place of a row no longer matters
@@ -240,4 +244,4 @@ def read(path: Path, pass_at: int) -> Part:
     check_counts(rows, pass_at, fault)
     if "run" in table.column_names:
         _check_runs(rows.append_column("run", _text(table["run"], "run", fault)), fault)
-    return Part(str(path), rows, place, notes=notes)
+    return Part(str(path), rows, place, notes=notes, by_problem=of_study)
