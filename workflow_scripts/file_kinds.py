@@ -22,7 +22,7 @@ _KINDS = tuple(
             "a git-annex pointer, not the file itself",
             "fetch the file with `git annex get`",
         ),
-        (_SPACE + rb"(<!--.*?-->\s*)*<(!doctype html|html|head|body)\b", f"an HTML page, {_AGAIN}", ""),
+        (_SPACE + rb"(<!--.*?-->\s*)*<(!doctype html|html|head|body|title|meta)\b", f"an HTML page, {_AGAIN}", ""),
         (_SPACE + rb"<(\?xml|Error>)", f"an XML document, {_AGAIN}", ""),
         (rb"\x1f\x8b", "a gzip archive", "unpack it first (gunzip)"),
         (rb"BZh[1-9]1AY&SY", "a bzip2 archive", "unpack it first (bunzip2)"),

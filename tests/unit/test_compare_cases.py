@@ -241,7 +241,8 @@ def test_an_option_out_of_range_is_named_with_value_and_range(
     else:
         with pytest.raises(SystemExit, match="2"):
             compare.main([str(tmp_path / "x.csv"), *given])
-        allowed = {"--alpha": "a number from 1e-06 to below 0.5", "--margin": "a number from 1e-06 to below 1"}
+        allowed = {"--alpha": "a number from 1e-06 to below 0.5 (0.05 is usual)"}
+        allowed["--margin"] = "a number from 1e-06 to below 1 (0.03 is 3 points)"
         expected = allowed.get(option, "whole numbers from")
         assert f"argument {option}: {value!r}: {expected}" in capsys.readouterr().err.splitlines()[-1]
 
@@ -351,6 +352,17 @@ def test_the_metric_taken_is_named_with_its_alternative(
     else:
         note = "exact_match counts as correct; the log has math_verify too, which --metric can choose."
         assert (code, err, note in out) == (0, "", refusal is None)
+
+
+def test_a_metric_is_for_logs(tmp_path: Path) -> None:
+    (tmp_path / "x.csv").write_text(EXAMPLE)
+    assert "--metric acc: only logs have metrics" in one_line(said(tmp_path / "x.csv", "--metric", "acc")[2])
+
+
+def test_no_name_of_a_file_reaches_the_terminal_as_a_command(tmp_path: Path) -> None:
+    (tmp_path / "x.csv").write_text(table({"a": [(5, 6), (7, 8)], "\x1b[31m\u202eb": [(5, 6), (9, 8)]}))
+    code, out, _ = said(tmp_path / "x.csv")
+    assert code == 0 and "?[31m?b: " in out and not {"\x1b", "\u202e"} & set(out)
 
 
 def test_two_arms_must_count_the_same_metric(tmp_path: Path) -> None:

@@ -247,14 +247,14 @@ def _numbers_above(least: int) -> Any:
     return parse
 
 
-def _between(least: float, below: float) -> Any:
+def _between(least: float, below: float, example: str) -> Any:
     def parse(text: str) -> float:
         try:
             value = float(text)
         except ValueError:
             value = -1.0
         if not least <= value < below:
-            raise argparse.ArgumentTypeError(f"{text!r}: a number from {least:g} to below {below:g}")
+            raise argparse.ArgumentTypeError(f"{text!r}: a number from {least:g} to below {below:g} ({example})")
         return value
 
     return parse
@@ -269,9 +269,9 @@ def parser() -> argparse.ArgumentParser:
     add("files", metavar="FILE", nargs="+", help=FILES)
     add("--baseline", metavar="ARM", required=True, help="the arm that all others are compared with")
     more = "smallest difference that matters: 0.03 is 3 points"
-    add("--margin", metavar="M", type=_between(LEAST, 1), required=True, help=more)
+    add("--margin", metavar="M", type=_between(LEAST, 1, "0.03 is 3 points"), required=True, help=more)
     more = "level, shared by all arms and looks; default 0.05"
-    add("--alpha", type=_between(LEAST, MOST_ALPHA), default=0.05, help=more)
+    add("--alpha", type=_between(LEAST, MOST_ALPHA, "0.05 is usual"), default=0.05, help=more)
     more = "k of pass@k; the first is judged, others are exploratory; default 1"
     add("--pass-at", metavar="K,...", type=_numbers_above(1), default=[1], help=more)
     for role, what in (("placebo", "equal to the baseline but for its seeds"), ("sensitivity", "made to lose")):
@@ -287,11 +287,22 @@ def parser() -> argparse.ArgumentParser:
     return made
 
 
+def _printable(text: str) -> str:
+    """The text without control characters and marks of direction, which names in a file could hold."""
+    return "".join(x if x.isprintable() or x == "\n" else "?" for x in text)
+
+
+def _say(text: str) -> None:
+    print(_printable(text))
+
+
 def _compare(options: argparse.Namespace) -> None:
     for at in (options.output, *options.output.parents) if options.output else ():
         if at.exists() and not at.is_dir():
             _input_error(f"--output {at}", "is a file, not a folder")
     parts = [part for file in options.files for part in _read(file, options.metric, max(options.pass_at))]
+    if options.metric and not any(part.metric for part in parts):
+        raise InputError(f"--metric {options.metric}: only logs have metrics, and all files are tables; leave it out")
     check_rows(parts, max(options.pass_at))
     found = Evaluations(parts, options.common_problems)
     analysis = analysis_of(found, options)
@@ -299,14 +310,14 @@ def _compare(options: argparse.Namespace) -> None:
     if options.output:
         _save(options.output, analysis, made, [part.file for part in parts])
     bullet = "- " if options.markdown else ""
-    print(_head(analysis, found), end="\n\n")
+    _say(_head(analysis, found) + "\n")
     for row in primary(made["effects"]).values():
-        print(bullet + verdict_sentence(row))
+        _say(bullet + verdict_sentence(row))
     if found.warnings:
-        print("\nWarnings\n" + ("\n" if options.markdown else "") + "\n".join(f"- {line}" for line in found.warnings))
+        _say("\nWarnings\n" + ("\n" if options.markdown else "") + "\n".join(f"- {line}" for line in found.warnings))
     lines = _table(analysis, made)
-    print("\n" + (markdown_table(lines) if options.markdown else columns(lines)))
-    print("\nIn points of 100. Beyond the sentences above all is exploratory. detects: effect seen with 80 % power.")
+    _say("\n" + (markdown_table(lines) if options.markdown else columns(lines)))
+    _say("\nIn points of 100. Beyond the sentences above all is exploratory. detects: effect seen with 80 % power.")
 
 
 def main(arguments: list[str]) -> int:
@@ -322,5 +333,5 @@ def main(arguments: list[str]) -> int:
         )
     else:
         return 0
-    print("armslength compare: " + "".join(x if x.isprintable() else "?" for x in said), file=sys.stderr)
+    print("armslength compare: " + _printable(said.replace("\n", " ")), file=sys.stderr)
     return 1

@@ -176,7 +176,9 @@ def _whole(column: pa.ChunkedArray, name: str, fault: Callable[[int, str], NoRet
             row = _first(~((np.floor(values) == values) & (np.abs(values) < 2**53)))
         if row is not None:
             value = column[row].as_py()
-            fault(row, f"{name} is {'empty' if value in (None, '') else repr(value)}, and should be a whole number")
+            below = " below 2**53" if abs(values[row]) >= 2**53 and np.isfinite(values[row]) else ""
+            shown = "empty" if value in (None, "") else repr(value)
+            fault(row, f"{name} is {shown}, and should be a whole number{below}")
         return pa.chunked_array([values.astype(np.int64)])
     if whole.null_count:
         fault(int(_first(whole.is_null()) or 0), f"{name} is empty, and should be a whole number")
