@@ -157,7 +157,7 @@ POWER = Table(
     {
         "seeds": INT, "run_sd": REAL, "run_sd_upper80": REAL, "run_sd_of": TEXT, "mde80_one": REAL,
         "mde80_family": REAL, "mde80_family_upper80": REAL, "resolves_margin": FLAG, "seconds_per_run": REAL,
-        "extra_seconds": REAL,
+        "extra_seconds": REAL, "reason": TEXT,
     },
     ("seeds",),
 )  # fmt: skip

@@ -55,3 +55,9 @@ def big(path: Path, *shape: int) -> pd.DataFrame:
     frame["n"], frame["c"] = 8, rng.binomial(8, rng.random(shape[3])[index[3]])
     frame.to_csv(path, index=False)
     return frame
+
+
+def one_line(err: str) -> str:
+    """The line, after a check that it is one of the command's own."""
+    assert err.startswith("armslength compare: ") and err.count("\n") == 1 and "Traceback" not in err, err
+    return err

@@ -212,7 +212,7 @@ ROW = b'{"q": "x", "a": 1}'
         ("x.json", b"[]", "the file is empty"),
         ("x.json", b"[\n" + ROW + b",\n{]", r"line 3: not valid JSON"),
         ("x.jsonl", ROW + b"\n" + ROW[:-2] + b"1" * 5000 + b"}", "line 2: not valid JSON .*thousands of digits"),
-        ("x.jsonl", (ROW + b"\n").decode().encode("utf-16"), "line 1: not UTF-8 at byte 0"),
+        ("x.jsonl", (ROW + b"\n").decode().encode("utf-16"), "this is UTF-16 text; save it as UTF-8"),
         ("x.jsonl", ROW + b"\n\xef\xbb\xbf" + ROW, "line 2: not valid JSON"),  # a BOM within is none
         ("x.jsonl.gz", gzip.compress(ROW, mtime=0), r"must end in \.jsonl, \.json or \.parquet; unpack it first$"),
         ("x.parquet", ROW, "not a readable parquet file"),

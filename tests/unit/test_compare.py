@@ -16,6 +16,7 @@ from workflow_scripts import tables
 from workflow_scripts.commands.selftest import ALPHA, BASELINE, MARGIN, TREATMENT
 from workflow_scripts.stages import estimate_effects, estimate_scores, measure_noise_floors
 from workflow_scripts.stages._command import Job
+from workflow_scripts.statistics.effects import NO_SPREAD
 
 ROOT = Path(__file__).resolve().parents[2]
 LOGS = ROOT / "tests/golden/sample_logs"  # its README.md says what wrote them
@@ -256,7 +257,7 @@ def test_the_forms_a_table_may_have(tmp_path: Path) -> None:
 
 
 def test_designs_that_allow_no_interval(tmp_path: Path) -> None:
-    same_score = "all seeds of both arms have the same score, so the run SD cannot be estimated"
+    same_score = NO_SPREAD
     cases = {
         "one seed": (
             {"a": BASELINE[:1], "b": TREATMENT},

@@ -284,7 +284,7 @@ def test_training_floor_says_what_more_samples_would_remove() -> None:
     assert near.eval_share > 0.25
     assert near.verdict == "more seeds or more samples help"
     low, high = (4 * far.sd**2 / stats.chi2.ppf([0.975, 0.025], 4)) ** 0.5
-    assert (far.sd_low, far.sd_high) == pytest.approx((low, high))
+    assert (far.sd_low, far.sd_high) == pytest.approx((low, min(high, 0.5)))  # no score's SD is above a half
     assert noise_floor.training(evaluated(wide[:1], 0.04)).verdict == "not assessable"
     assert noise_floor.training(evaluated(np.zeros((3, 5)), 0.0)).verdict == "not assessable"
 

@@ -6,6 +6,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from workflow_scripts import file_kinds
+
 _BATCH = 4096
 _ALLOWED = "a local file must end in .jsonl, .json or .parquet"
 _PACKED = (".gz", ".bz2", ".xz", ".zst", ".zip", ".tar")
@@ -21,9 +23,24 @@ def rows(path: Path) -> Iterator[tuple[int, Any]]:
     if path.suffix not in readers:
         raise SourceError(f"{path}: {_ALLOWED}{'; unpack it first' if path.suffix in _PACKED else ''}")
     try:
+        _check_kind(path)
         yield from readers[path.suffix](path)
     except OSError as error:
         raise SourceError(f"{path}: cannot be read: {error.strerror or str(error).splitlines()[0]}") from None
+
+
+def _check_kind(path: Path) -> None:
+    """SourceError where the content is not what the suffix says, but something known."""
+    if known := file_kinds.foreign(path):
+        raise SourceError(f"{path}: {known}")
+    with path.open("rb") as file:
+        start = file.read(file_kinds.START)
+    is_parquet = start.startswith(file_kinds.PARQUET)
+    if is_parquet and path.suffix != ".parquet":
+        raise SourceError(f"{path}: this is a parquet file; rename it so that its name ends in .parquet")
+    if path.suffix == ".parquet" and not is_parquet:
+        text = "" if b"\0" in start else _other_form(start.decode("utf-8", "replace"), ".parquet")
+        raise SourceError(f"{path}: {f'not a readable parquet file{text}' if start.strip() else 'the file is empty'}")
 
 
 def _lines(path: Path) -> Iterator[tuple[int, Any]]:

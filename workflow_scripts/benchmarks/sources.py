@@ -11,7 +11,7 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from workflow_scripts import benchmarks
+from workflow_scripts import benchmarks, file_kinds
 from workflow_scripts.benchmarks import files
 from workflow_scripts.benchmarks.files import SourceError
 
@@ -65,6 +65,8 @@ def _local_path(file: str, data_dir: str | None) -> Path:
     path = Path(data_dir or ".").expanduser() / file
     if path.is_dir():
         raise SourceError(f"{path}: a folder, not a file")
+    if lost := file_kinds.lost_link(path):
+        raise SourceError(f"{path}: {lost}")
     if not path.is_file():
         hint = "" if data_dir else "; say where local files lie with --config data_dir=PATH"
         raise SourceError(f"{path}: no such file{hint}")

@@ -13,15 +13,17 @@ from typing import Any, NoReturn
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from workflow_scripts import tables
+from workflow_scripts import file_kinds, tables
 from workflow_scripts.commands import columns, counts_table, sample_logs
+from workflow_scripts.commands.aggregates import check_rows
 from workflow_scripts.commands.counts_table import InputError, Part, near
 from workflow_scripts.commands.evaluations import Evaluations
-from workflow_scripts.figures.words import interval, markdown_table, number, percent
+from workflow_scripts.figures.words import detectable, interval, markdown_table, number, percent
 from workflow_scripts.stages import estimate_effects, estimate_scores, measure_noise_floors
 from workflow_scripts.stages._analysis import Analysis, write
 from workflow_scripts.stages._command import Job, StageError
 from workflow_scripts.stages._findings import primary, verdict_sentence
+from workflow_scripts.study.values import LEAST, MOST_ALPHA
 
 RUN = re.compile(r"(.+?):([^:=]*)=(.+)", re.DOTALL)
 UNKNOWN = ("truncated_share", "unparsed_share", "mean_completion_tokens")  # of which such results say nothing
@@ -42,11 +44,15 @@ def _input_error(path: str | Path, said: object) -> NoReturn:
 
 def _kind(path: Path) -> str:
     """table or log, by what is in the file; InputError for anything else."""
+    if lost := file_kinds.lost_link(path):
+        raise InputError(lost)
+    if known := file_kinds.foreign(path):
+        raise InputError(known)
     with path.open("rb") as file:
-        start = file.read(1 << 12)
+        start = file.read(file_kinds.START)
     if not start.strip():
         raise InputError("the file is empty")
-    if start[:4] == b"PAR1":
+    if start.startswith(file_kinds.PARQUET):
         try:
             names = pq.read_schema(path).names
         except (pa.ArrowException, OSError) as error:
@@ -199,7 +205,7 @@ def _numbers(effect: Row) -> list[str]:
     if effect["ci_low"] is None:
         return [delta, "-", "-", "-", effect["verdict"]]
     p = f"{effect['p']:.3f}" if effect["p"] >= 0.001 else "< 0.001"
-    return [delta, interval(effect["ci_low"], effect["ci_high"]), p, number(100 * effect["mde80"]), effect["verdict"]]
+    return [delta, interval(effect["ci_low"], effect["ci_high"]), p, detectable(effect["mde80"]), effect["verdict"]]
 
 
 def _head(analysis: Analysis, found: Evaluations) -> str:
@@ -241,14 +247,17 @@ def _numbers_above(least: int) -> Any:
     return parse
 
 
-def _share(text: str) -> float:
-    try:
-        value = float(text)
-    except ValueError:
-        value = -1.0
-    if not 0 < value < 1:
-        raise argparse.ArgumentTypeError(f"{text!r}: a number between 0 and 1 (0.03 is 3 points)")
-    return value
+def _between(least: float, below: float, example: str) -> Any:
+    def parse(text: str) -> float:
+        try:
+            value = float(text)
+        except ValueError:
+            value = -1.0
+        if not least <= value < below:
+            raise argparse.ArgumentTypeError(f"{text!r}: a number from {least:g} to below {below:g} ({example})")
+        return value
+
+    return parse
 
 
 def parser() -> argparse.ArgumentParser:
@@ -259,8 +268,10 @@ def parser() -> argparse.ArgumentParser:
     add = made.add_argument
     add("files", metavar="FILE", nargs="+", help=FILES)
     add("--baseline", metavar="ARM", required=True, help="the arm that all others are compared with")
-    add("--margin", metavar="M", type=_share, required=True, help="smallest difference that matters: 0.03 is 3 points")
-    add("--alpha", type=_share, default=0.05, help="level, shared by all arms and looks; default 0.05")
+    more = "smallest difference that matters: 0.03 is 3 points"
+    add("--margin", metavar="M", type=_between(LEAST, 1, "0.03 is 3 points"), required=True, help=more)
+    more = "level, shared by all arms and looks; default 0.05"
+    add("--alpha", type=_between(LEAST, MOST_ALPHA, "0.05 is usual"), default=0.05, help=more)
     more = "k of pass@k; the first is judged, others are exploratory; default 1"
     add("--pass-at", metavar="K,...", type=_numbers_above(1), default=[1], help=more)
     for role, what in (("placebo", "equal to the baseline but for its seeds"), ("sensitivity", "made to lose")):
@@ -276,25 +287,37 @@ def parser() -> argparse.ArgumentParser:
     return made
 
 
+def _printable(text: str) -> str:
+    """The text without control characters and marks of direction, which names in a file could hold."""
+    return "".join(x if x.isprintable() or x == "\n" else "?" for x in text)
+
+
+def _say(text: str) -> None:
+    print(_printable(text))
+
+
 def _compare(options: argparse.Namespace) -> None:
     for at in (options.output, *options.output.parents) if options.output else ():
         if at.exists() and not at.is_dir():
             _input_error(f"--output {at}", "is a file, not a folder")
     parts = [part for file in options.files for part in _read(file, options.metric, max(options.pass_at))]
+    if options.metric and not any(part.metric for part in parts):
+        raise InputError(f"--metric {options.metric}: only logs have metrics, and all files are tables; leave it out")
+    check_rows(parts, max(options.pass_at))
     found = Evaluations(parts, options.common_problems)
     analysis = analysis_of(found, options)
     made = results(analysis)
     if options.output:
         _save(options.output, analysis, made, [part.file for part in parts])
     bullet = "- " if options.markdown else ""
-    print(_head(analysis, found), end="\n\n")
+    _say(_head(analysis, found) + "\n")
     for row in primary(made["effects"]).values():
-        print(bullet + verdict_sentence(row))
+        _say(bullet + verdict_sentence(row))
     if found.warnings:
-        print("\nWarnings\n" + ("\n" if options.markdown else "") + "\n".join(f"- {line}" for line in found.warnings))
+        _say("\nWarnings\n" + ("\n" if options.markdown else "") + "\n".join(f"- {line}" for line in found.warnings))
     lines = _table(analysis, made)
-    print("\n" + (markdown_table(lines) if options.markdown else columns(lines)))
-    print("\nIn points of 100. Beyond the sentences above all is exploratory. detects: effect seen with 80 % power.")
+    _say("\n" + (markdown_table(lines) if options.markdown else columns(lines)))
+    _say("\nIn points of 100. Beyond the sentences above all is exploratory. detects: effect seen with 80 % power.")
 
 
 def main(arguments: list[str]) -> int:
@@ -310,5 +333,5 @@ def main(arguments: list[str]) -> int:
         )
     else:
         return 0
-    print("armslength compare: " + "".join(x if x.isprintable() else "?" for x in said), file=sys.stderr)
+    print("armslength compare: " + _printable(said.replace("\n", " ")), file=sys.stderr)
     return 1

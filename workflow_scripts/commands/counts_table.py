@@ -32,7 +32,8 @@ class Part:
     """Counts of one file: columns arm, benchmark, problem (text) and seed, step, n, c (int64).
 
     place: row -> where it stands in the file ("line 7"). contents: problem -> (hash of it, hash of its prompt), where
-    the file says so. notes: what a reader should know.
+    the file says so. notes: what a reader should know. metric: what a log counts as correct, with its filter.
+    by_problem: the file is known to have a row for each problem, as logs and a study's own counts do.
     """
 
     file: str
@@ -40,6 +41,8 @@ class Part:
     place: Callable[[int], str]
     contents: dict[str, tuple[str, str]] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
+    metric: str | None = None
+    by_problem: bool = False
 
 
 def listed(names: Any) -> str:
@@ -173,7 +176,9 @@ def _whole(column: pa.ChunkedArray, name: str, fault: Callable[[int, str], NoRet
             row = _first(~((np.floor(values) == values) & (np.abs(values) < 2**53)))
         if row is not None:
             value = column[row].as_py()
-            fault(row, f"{name} is {'empty' if value in (None, '') else repr(value)}, and should be a whole number")
+            below = " below 2**53" if abs(values[row]) >= 2**53 and np.isfinite(values[row]) else ""
+            shown = "empty" if value in (None, "") else repr(value)
+            fault(row, f"{name} is {shown}, and should be a whole number{below}")
         return pa.chunked_array([values.astype(np.int64)])
     if whole.null_count:
         fault(int(_first(whole.is_null()) or 0), f"{name} is empty, and should be a whole number")
@@ -218,7 +223,8 @@ def read(path: Path, pass_at: int) -> Part:
         raise InputError(f"{place(row)}: {said}")
 
     notes = []
-    if parquet and (pq.read_schema(path).metadata or {}).get(b"armslength_table") == b"counts":
+    of_study = parquet and (pq.read_schema(path).metadata or {}).get(b"armslength_table") == b"counts"
+    if of_study:
         trained = pc.not_equal(table["arm"].cast(pa.string()), "base")
         if not pc.all(trained).as_py():
             table = table.filter(trained)  # before exclusions, which count rows; the place of a row no longer matters
@@ -240,4 +246,4 @@ def read(path: Path, pass_at: int) -> Part:
     check_counts(rows, pass_at, fault)
     if "run" in table.column_names:
         _check_runs(rows.append_column("run", _text(table["run"], "run", fault)), fault)
-    return Part(str(path), rows, place, notes=notes)
+    return Part(str(path), rows, place, notes=notes, by_problem=of_study)

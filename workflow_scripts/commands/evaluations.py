@@ -29,6 +29,7 @@ class Evaluations:
     def __init__(self, parts: list[Part], common: bool) -> None:
         self.warnings = _notes(parts)
         _check_contents(parts, self.warnings)
+        _check_metrics(parts)
         rows = pa.concat_tables([part.rows for part in parts])
         self._arm, self.arms = coded(rows["arm"])
         self._benchmark, self._names = coded(rows["benchmark"])
@@ -192,6 +193,20 @@ def _notes(parts: list[Part]) -> list[str]:
         for note in part.notes:
             files.setdefault(note, []).append(part.file)
     return [f"{of[0]}{f' and {len(of) - 1} more' if len(of) > 1 else ''}: {note}" for note, of in files.items()]
+
+
+def _check_metrics(parts: list[Part]) -> None:
+    """Every log of a benchmark must count the same metric: else a difference could be that of two graders."""
+    first: dict[str, Part] = {}
+    for part in parts:
+        if part.metric is None:
+            continue
+        other = first.setdefault(part.rows["benchmark"][0].as_py(), part)
+        if other.metric != part.metric:
+            raise InputError(
+                f"{part.file}: {part.metric} counts as correct here, and {other.metric} in {other.file}; give logs "
+                "with the same metric, or choose one that all have with --metric"
+            )
 
 
 def _check_contents(parts: list[Part], warnings: list[str]) -> None:

@@ -23,6 +23,7 @@ from workflow_scripts.commands.counts_table import WHOLE_FILE, InputError, Part,
 PATTERNS = ("samples_*.jsonl", "details_*.parquet")  # what the harnesses call them
 TASK = re.compile(r"(?:samples|details)_(.+?)(?:_\d{4}-\d\d-\d\dT[\d.-]+)?$")
 USUAL = "exact_match"
+UNFILTERED = (None, "none")  # older versions name no filter, newer ones call it so
 # Keys of a line of lm-evaluation-harness that are not metrics, for versions that do not list theirs.
 NOT_METRICS = {"doc_id", "doc", "target", "arguments", "resps", "filtered_resps", "filter", "metrics", "doc_hash",
                "prompt_hash", "target_hash"}  # fmt: skip
@@ -194,11 +195,42 @@ def _graded_by_name(samples: list[Sample], metric: str) -> None:
 # Both
 
 
+def _shares(samples: list[Sample], metric: str) -> list[float] | None:
+    """A metric's values; None where one of them is no number from 0 to 1, so that it cannot say what is correct."""
+    values = [sample.metrics.get(metric) for sample in samples]
+    numbers = [float(value) for value in values if isinstance(value, int | float) and 0 <= value <= 1]
+    return numbers if len(numbers) == len(values) else None
+
+
+def _check_alternatives(samples: list[Sample], metric: str) -> list[str]:
+    """The metrics that could have been taken instead of the usual one. InputError where it is constant and another is
+    not, or the other way round: one of them then does not measure what is correct, and only the user knows which."""
+    own, others = _shares(samples, metric), []
+    for name in dict.fromkeys(name for sample in samples for name in sample.metrics):
+        values = _shares(samples, name)
+        if name == metric or values is None or _allowed(name) > 1:
+            continue
+        others.append(name)
+        if own is not None and (len(set(own)) == 1) != (len(set(values)) == 1):
+            flat, moving = (metric, name) if len(set(own)) == 1 else (name, metric)
+            constant = own[0] if flat == metric else values[0]
+            raise InputError(
+                f"{flat} is {constant:g} on all {len(samples)} problems while {moving} varies; choose what counts as "
+                f"correct with --metric {metric} or --metric {name}"
+            )
+    return others
+
+
+def _allowed(metric: str) -> int:
+    """How many answers the metric lets pass at once, by its name."""
+    found = DRAWN.search(metric)
+    return int(found.group(1)) if found else 1
+
+
 def _check_single(metric: str) -> None:
-    allowed = DRAWN.search(metric)
-    if allowed and allowed.group(1) != "1":
+    if _allowed(metric) != 1:
         raise InputError(
-            f"metric {metric} is 1 as soon as one of {allowed.group(1)} answers is correct: c cannot be told; choose "
+            f"metric {metric} is 1 as soon as one of {_allowed(metric)} answers is correct: c cannot be told; choose "
             "one of single answers with --metric"
         )
 
@@ -231,7 +263,7 @@ def read(path: Path, arm: str, seed: int, wanted: str | None) -> Part:
         metric, of_filter = wanted, None
     else:
         metric, _, of_filter = wanted.partition(",")
-    metric = _choose(names, metric, "metric", lambda name: f"--metric {name}")
+    chosen, metric = metric is not None, _choose(names, metric, "metric", lambda name: f"--metric {name}")
     _check_single(metric)
     if parquet:
         _graded_by_name(samples, metric)
@@ -240,6 +272,8 @@ def read(path: Path, arm: str, seed: int, wanted: str | None) -> Part:
     counts = [_correct(sample, metric) for sample in samples]
     drawn = max(sample.responses for sample in samples)
     notes = []
+    if others := [] if chosen else _check_alternatives(samples, metric):
+        notes.append(f"{metric} counts as correct; the log has {listed(others)} too, which --metric can choose.")
     if drawn > 1 and max(n for n, _ in counts) == 1:
         notes.append(f"{drawn} responses a problem, of which {metric} grades one (a vote, or the first): n is 1.")
     rows = {
@@ -257,4 +291,6 @@ def read(path: Path, arm: str, seed: int, wanted: str | None) -> Part:
         lambda row: samples[row].place,
         {sample.problem: sample.contents for sample in samples if any(sample.contents)},
         notes,
+        metric if samples[0].filter in UNFILTERED else f"{metric},{samples[0].filter}",
+        True,
     )

@@ -19,20 +19,22 @@ from workflow_scripts.statistics.effects import NO_DIFFERENCE
 from workflow_scripts.statistics.simulation import OURS, Row
 
 REPETITIONS = 10_000  # of the Gaussian coverage cells: what the targets are meant for
-LEAST = 20
+LEAST, MOST = 20, 1_000_000
+MOST_SEED = 2**63 - 1
+MOST_PROCESSES = 1024
 LIBRARIES = ("numpy", "scipy", "statsmodels")
 THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")  # one each: the processes are the parallelism
 Lines = list[list[str]]
 
 
-def _whole(least: int) -> Any:
+def _whole(least: int, most: int) -> Any:
     def parse(text: str) -> int:
         try:
             value = int(text)
         except ValueError:
             value = least - 1
-        if value < least:
-            raise argparse.ArgumentTypeError(f"{text!r}: a whole number from {least}")
+        if not least <= value <= most:
+            raise argparse.ArgumentTypeError(f"{text!r}: a whole number from {least} to {most}")
         return value
 
     return parse
@@ -42,10 +44,14 @@ def parser() -> argparse.ArgumentParser:
     """The options."""
     made = argparse.ArgumentParser(prog="armslength simulate", description=__doc__.split(": ", 1)[1])
     more = f"simulated studies of each Gaussian coverage cell, a part of it of the others; default {REPETITIONS}"
-    made.add_argument("--repetitions", metavar="N", type=_whole(LEAST), default=REPETITIONS, help=more)
-    made.add_argument("--seed", metavar="N", type=_whole(0), default=1, help="of all random numbers; default 1")
+    made.add_argument("--repetitions", metavar="N", type=_whole(LEAST, MOST), default=REPETITIONS, help=more)
+    made.add_argument(
+        "--seed", metavar="N", type=_whole(0, MOST_SEED), default=1, help="of all random numbers; default 1"
+    )
     more = "default: all cores; the results do not depend on it"
-    made.add_argument("--processes", metavar="N", type=_whole(1), default=os.cpu_count() or 1, help=more)
+    made.add_argument(
+        "--processes", metavar="N", type=_whole(1, MOST_PROCESSES), default=os.cpu_count() or 1, help=more
+    )
     more = "write simulation.parquet and the figure simulated_coverage (html, svg)"
     made.add_argument("--output", metavar="FOLDER", type=Path, help=more)
     made.add_argument("--markdown", action="store_true", help="print markdown, to paste")

@@ -67,7 +67,8 @@ def seeds_needed_chart(power: pd.DataFrame, margin: float) -> alt.TopLevelMixin:
     title = "How many seeds would resolve the margin?"
     rows = power[power["mde80_one"].notna() | power["mde80_family"].notna()].sort_values("seeds")
     if rows.empty:
-        why = "no arm has two seeds, or there is none beside the baseline: the noise of re-training is not known"
+        reasons = power["reason"].dropna()
+        why = "no arm is compared with the baseline" if reasons.empty else str(reasons.iloc[0])
         return style.finish(style.notice([why]), title, [])
     parts: list[alt.LayerChart] = [_detectable(rows, margin)]
     if rows["extra_seconds"].notna().any():

@@ -12,14 +12,22 @@ def number(value: float, digits: int = 1, *, sign: bool = False) -> str:
 
 
 def percent(share: float) -> str:
-    """0.1234 -> "12.3 %"; shares below one in a thousand keep two significant digits, none at all is "0 %"."""
+    """0.1234 -> "12.3 %"; a share within one in a thousand of 0 or 1 keeps two significant digits of what it lies off;
+    none at all is "0 %"."""
     size = 100 * share
+    if 99.9 < size < 100:
+        return f"{100 - float(f'{100 - size:.2g}'):.15g} %"
     return f"{size:.2g} %" if size < 0.1 else f"{number(size)} %"
 
 
 def points(score: float) -> str:
     """A difference of scores: 0.0123 -> "+1.2 points"."""
     return f"{number(100 * score, sign=True)} points"
+
+
+def detectable(effect: float) -> str:
+    """The smallest effect that a design detects, in points; no difference of two scores is above 100."""
+    return number(100 * effect) if effect <= 1 else "> 100"
 
 
 def interval(low: float, high: float) -> str:

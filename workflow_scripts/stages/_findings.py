@@ -90,7 +90,8 @@ def endpoint_note(comparisons: list[Row], controls: list[Row], baseline: str, lo
         return ""
 
     def levels(rows: list[Row]) -> str:
-        return ", ".join(sorted({f"{100 * row['level']:.4g} %" for row in rows}))
+        return ", ".join(sorted({f"{100 * row['level']:.4g} %" if row["level"] < 0.999 else percent(row["level"])
+                                 for row in rows}))  # fmt: skip
 
     plural = "s" if looks != 1 else ""
     parts = [f"Primary endpoint: pass@{first['pass_at']} on {first['benchmark']}, difference from {baseline} in points "

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
-from workflow_scripts.figures.words import interval, number, percent, span
+from workflow_scripts.figures.words import detectable, interval, number, percent, span
 from workflow_scripts.stages._findings import known
 
 Row = dict[str, Any]
@@ -94,6 +94,10 @@ def _points(score: Any, sign: bool = False) -> Cell:
     return Cell(number(100 * score, sign=sign), 100 * score) if known(score) else Cell("")
 
 
+def _detectable(effect: Any) -> Cell:
+    return Cell(detectable(effect), 100 * effect) if known(effect) else Cell("")
+
+
 def _share(value: Any) -> Cell:
     return Cell(percent(value), value, share=True) if known(value) else Cell("")
 
@@ -127,7 +131,7 @@ def effects(rows: list[Row]) -> Grid:
         [[_text(r["arm"]), _text(r["verdict"]), _text(_endpoint(r)), _text(r["benchmark"]),
           _count(r["pass_at"]), _text("these" if r["estimand"] == "benchmark" else "a sample"),
           _points(r["delta"], sign=True), _interval(r), Cell(f"{r['seeds']} / {r['baseline_seeds']}", r["seeds"]),
-          _points(r["mde80"]), _count(r["seeds_needed"]), _p(r["p"]), _p(r["p_holm"])] for r in rows],
+          _detectable(r["mde80"]), _count(r["seeds_needed"]), _p(r["p"]), _p(r["p_holm"])] for r in rows],
         "Points. “Primary”: the comparison that answers the question; “control”: the same of an arm that tests the "
         "study, no part of the answer. All others are exploratory, their intervals not corrected for how many they "
         "are. Seeds: of the arm and of the baseline. These problems: would training"

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from workflow_scripts.figures.words import interval, markdown_table, number, span
+from workflow_scripts.figures.words import detectable, interval, markdown_table, number, span
 from workflow_scripts.stages._findings import known
 from workflow_scripts.stages._grids import shares
 from workflow_scripts.stages._visible import visible
@@ -18,6 +18,10 @@ def _number(value: float | None, digits: int = 1, sign: bool = False) -> str:
 
 def _points(score: float | None, sign: bool = False) -> str:
     return _number(100 * score, sign=sign) if score is not None and known(score) else NONE
+
+
+def _detectable(effect: float | None) -> str:
+    return detectable(effect) if effect is not None and known(effect) else NONE
 
 
 def _interval(row: Row) -> str:
@@ -39,7 +43,7 @@ def _effects(effects: Iterable[Row]) -> list[list[str]]:
                 row["arm"], row["benchmark"], str(row["pass_at"]),
                 "these" if row["estimand"] == "benchmark" else "a sample",
                 f"{row['seeds']} / {row['baseline_seeds']}", _points(row["delta"], sign=True), _interval(row),
-                _p(row["p"]), _p(row["p_holm"]), _points(row["mde80"]), _number(row["seeds_needed"], 0),
+                _p(row["p"]), _p(row["p_holm"]), _detectable(row["mde80"]), _number(row["seeds_needed"], 0),
                 f"**{row['verdict']}**" if row["primary"] else row["verdict"],
             ]
             for row in effects
@@ -72,11 +76,16 @@ def _power(rows: Iterable[Row]) -> list[list[str]]:
     head = ["seeds per arm", "one arm", "all compared arms", "at the spread's upper bound", "resolves the margin",
             "machine time still needed"]  # fmt: skip
     return [head, *(
-        [str(row["seeds"]), _points(row["mde80_one"]), _points(row["mde80_family"]),
-         _points(row["mde80_family_upper80"]), {None: NONE, True: "yes", False: "no"}[row["resolves_margin"]],
+        [str(row["seeds"]), *(_detectable(row[f"mde80_{of}"]) for of in ("one", "family", "family_upper80")),
+         {None: NONE, True: "yes", False: "no"}[row["resolves_margin"]],
          span(row["extra_seconds"]) if known(row["extra_seconds"]) else "not measured"]
         for row in rows
     )]  # fmt: skip
+
+
+def _power_note(rows: list[Row]) -> str:
+    reason = rows[0]["reason"] if rows else None
+    return f"Nothing can be planned: {reason}." if reason else "Smallest effect seen with 80 % power, in points."
 
 
 def _noise_floors(rows: Iterable[Row]) -> list[list[str]]:
@@ -134,7 +143,7 @@ def summary(shown: Mapping[str, Any]) -> str:
             "These problems: would training again show it here; a sample: on problems like these."),
         "Scores": (_scores(shown["score_tables"]), "Per cent, with the standard error over seeds (base: over repeated "
                    "evaluations)."),
-        "Seeds": (_power(shown["power"]), "Smallest effect seen with 80 % power, in points."),
+        "Seeds": (_power(shown["power"]), _power_note(shown["power"])),
         "Noise": (_noise_floors(shown["endpoint_floors"]), "Points, of the primary endpoint."),
         "Problems solved": (_coverage(shown["coverage_rows"]), "At least once in all samples, last update, means over "
                             f"runs; gained and lost against {shown['baseline']}. Both are above zero without any "

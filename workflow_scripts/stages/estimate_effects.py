@@ -6,7 +6,14 @@ from workflow_scripts import tables
 from workflow_scripts.stages._analysis import Analysis, Row, write
 from workflow_scripts.stages._command import Job, run
 from workflow_scripts.statistics.arm import Arm
-from workflow_scripts.statistics.effects import Estimate, adjust, components, judge, seed_correlation
+from workflow_scripts.statistics.effects import (
+    Estimate,
+    adjust,
+    components,
+    judge,
+    seed_correlation,
+    uninformative,
+)
 
 LIBRARIES = ("scipy", "statsmodels")
 ESTIMANDS = ("benchmark", "population")
@@ -74,6 +81,7 @@ def _of_view(analysis: Analysis, arm: str, view: str, step: int) -> Iterator[Row
                 None if primary else "exploratory",
                 unplanned if look["planned_look"] is False else None,
                 result.reason,
+                uninformative(result.estimate, alpha, result.verdict) if result.estimate else None,
                 *gaps,
             ]
             yield {
@@ -92,7 +100,7 @@ def _of_view(analysis: Analysis, arm: str, view: str, step: int) -> Iterator[Row
 def _interval(found: Estimate | None, alpha: float) -> Row:
     if found is None:
         return {}
-    low, high = found.interval(alpha)
+    low, high = found.bounded_interval(alpha)
     return {"se": found.se, "df": found.df, "ci_low": low, "ci_high": high, "p": found.p}
 
 

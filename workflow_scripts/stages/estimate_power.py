@@ -14,37 +14,46 @@ from workflow_scripts.statistics.effects import judge
 
 LIBRARIES = ("scipy", "statsmodels")
 SEEDS = (3, 5, 8, 10, 20)
+FLAT = "all seeds of {} have the same score within their arm, so there is no spread between runs to plan with"
+SINGLE = "no arm has two seeds, so the spread between runs is not known"
 MOST = 100  # seeds per arm that anybody would train
 
 
 @dataclass(frozen=True)
 class Spread:
-    """SD of a run's score with its degrees of freedom (nan and 0 where it is not known), the arms it is of, and the
-    seeds that the verdict says are needed."""
+    """SD of a run's score with its degrees of freedom, the arms it is of, and the seeds that the verdict says are
+    needed. Where the SD is not known it is nan, df is 0, and reason says why: nothing can be planned."""
 
     sd: float = np.nan
     df: float = 0
     of: tuple[str, ...] = ()
     needed: int | None = None
+    reason: str | None = None
 
 
 def _spread(analysis: Analysis, arms: dict[str, Arm]) -> Spread:
     """That of the comparison with the largest one, as its verdict has it: of its arm and the baseline. Where none has
-    two seeds on both sides, pooled over all arms that have two."""
-    baseline, found = arms[analysis.baseline], []
+    two seeds on both sides, pooled over all arms that have two. A spread of 0 is none to plan with."""
+    baseline, found, flat = arms[analysis.baseline], [], []
     for arm in analysis.family:
         result = judge(arms[arm], baseline, "benchmark", analysis.alpha(arm), analysis.margin)
+        if not result.estimate and min(len(arms[arm].seeds), len(baseline.seeds)) > 1:
+            flat.append(arm)
         if result.estimate:
             seeds = 1 / len(arms[arm].seeds) + 1 / len(baseline.seeds)
             sd = float(np.sqrt(result.estimate.seed_variance / seeds))
             found.append(Spread(sd, result.estimate.df, (arm, analysis.baseline), result.seeds_needed))
     if found:
         return max(found, key=lambda spread: spread.sd)
+    if flat:
+        return Spread(reason=FLAT.format(" and ".join([analysis.baseline, *flat])))
     pooled = {name: arm for name, arm in arms.items() if len(arm.seeds) > 1}
     df = sum(len(arm.seeds) - 1 for arm in pooled.values())
     if not df:
-        return Spread()
+        return Spread(reason=SINGLE)
     variance = sum((len(arm.seeds) - 1) * arm.run_variance for arm in pooled.values()) / df
+    if variance == 0:
+        return Spread(reason=FLAT.format(" and ".join(pooled)))
     return Spread(float(np.sqrt(variance)), df, tuple(pooled))
 
 
@@ -80,6 +89,7 @@ def main(job: Job) -> None:
                 "resolves_margin": sd * mde_family <= analysis.margin if spread.df else None,
                 "seconds_per_run": seconds,
                 "extra_seconds": seconds * sum(max(seeds - n, 0) for n in have),
+                "reason": spread.reason,
             }
         )
     write(job, "power", tables.POWER, rows)

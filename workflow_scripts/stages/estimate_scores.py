@@ -43,9 +43,11 @@ def _scored(analysis: Analysis, name: str, view: str, step: int, pass_at: int) -
     alpha = analysis.settings["alpha"]
     means, errors = arm.run_means, np.sqrt(arm.evaluation_variance)
     seeds, mean, error = len(arm.seeds), float(means.mean()), np.sqrt(arm.run_variance / len(arm.seeds))
-    half = np.append(norm.ppf(1 - alpha / 2) * errors, t.ppf(1 - alpha / 2, seeds - 1) * error if error > 0 else np.nan)
+    half = np.append(norm.ppf(1 - alpha / 2) * errors, t.ppf(1 - alpha / 2, seeds - 1) * error)
+    half[half == 0] = np.nan  # equal scores, or samples all right or all wrong: no spread to make an interval of
     scores, errors = np.append(means, mean), np.append(errors, error)
-    columns = {"score": scores, "se": errors, "ci_low": scores - half, "ci_high": scores + half}
+    low, high = (np.clip(end, 0.0, 1.0) for end in (scores - half, scores + half))
+    columns = {"score": scores, "se": errors, "ci_low": low, "ci_high": high}
     return [dict(zip(columns, row, strict=True)) for row in zip(*(c.tolist() for c in columns.values()), strict=True)]
 
 

@@ -31,7 +31,7 @@ def _known_arm(analysis: Analysis, arm: str, view: str, step: int, pass_at: int)
     sd = float(np.sqrt(result.estimate.seed_variance / (1 / len(treatment.seeds) + 1 / len(baseline.seeds))))
     low, high = noise_floor.sd_interval(sd, runs - 2)
     row |= {"sd": sd, "sd_low": low, "sd_high": high, "p": result.estimate.p}
-    row["band"] = t.ppf(1 - alpha / 2, result.estimate.df) * result.estimate.se
+    row["band"] = min(t.ppf(1 - alpha / 2, result.estimate.df) * result.estimate.se, 1.0)
     seen = f"difference {points(result.delta)}: {result.verdict}"
     if analysis.roles[arm] == "sensitivity":
         row["verdict"] = "told from the baseline" if result.verdict == WORSE else "not told from the baseline"

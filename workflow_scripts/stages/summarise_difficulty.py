@@ -57,7 +57,7 @@ def _row(analysis: Analysis, arm: str, benchmark: str, pass_at: int, problems: N
         result = estimate(treatment, baseline, "benchmark", analysis.settings["alpha"])
     except NotAssessable:
         return row
-    low, high = result.interval(analysis.settings["alpha"])
+    low, high = result.bounded_interval(analysis.settings["alpha"])
     return {**row, "se": result.se, "ci_low": low, "ci_high": high}
 
 

@@ -20,6 +20,11 @@ UNDERPOWERED = "inconclusive: underpowered"
 INCONCLUSIVE = "inconclusive"
 NOT_ASSESSABLE = "not assessable"
 
+NO_SPREAD = (
+    "within each arm all seeds have the same score, so there is no run-to-run variation to estimate and the difference "
+    "cannot be judged"
+)
+UNINFORMATIVE = 1.0  # width of an interval, half of all possible differences, from which it is said to be uninformative
 UNEQUAL_VARIANCES = 0.01  # p of the F test below which Welch's form may widen the interval
 
 
@@ -51,13 +56,18 @@ class Estimate:
         half = -stdtrit(self.df, alpha / 2) * self.se
         return float(self.delta - half), float(self.delta + half)
 
+    def bounded_interval(self, alpha: float) -> tuple[float, float]:
+        """The same interval within -1 and 1, which no difference of two scores leaves: the one to show and store."""
+        low, high = self.interval(alpha)
+        return max(low, -1.0), min(high, 1.0)
+
 
 def _seed_variances(treatment: Arm, baseline: Arm) -> list[tuple[float, float]]:
     """(variance of the difference, df): pooled, and Welch's (Biometrika 34, 1947) where the arms are not alike."""
     (n1, n0), (v1, v0) = (len(treatment.seeds), len(baseline.seeds)), (treatment.run_variance, baseline.run_variance)
     common = ((n1 - 1) * v1 + (n0 - 1) * v0) / (n1 + n0 - 2)
     if common == 0:
-        raise NotAssessable("all seeds of both arms have the same score, so the run SD cannot be estimated")
+        raise NotAssessable(NO_SPREAD)
     pooled = (common * (1 / n1 + 1 / n0), float(n1 + n0 - 2))
     tail = fdtr(n1 - 1, n0 - 1, v1 / v0) if v0 > 0 else 1.0
     if n1 == n0 and 2 * min(tail, 1 - tail) >= UNEQUAL_VARIANCES:
@@ -187,6 +197,17 @@ def judge(treatment: Arm, baseline: Arm, estimand: str, alpha: float, margin: fl
         otherwise = f"needs more than {power.MOST_SEEDS} seeds per arm"
     needs = otherwise if needed is None else f"needs {needed} seeds per arm"
     return Judgement(result.delta, result, mde80, needed, *verdict(result, alpha, margin, mde80, needs))
+
+
+def uninformative(result: Estimate, alpha: float, verdict: str) -> str | None:
+    """The sentence for an inconclusive verdict whose interval leaves nearly every difference possible; else None."""
+    low, high = result.bounded_interval(alpha)
+    if verdict not in (INCONCLUSIVE, UNDERPOWERED) or high - low < UNINFORMATIVE:
+        return None
+    return (
+        f"the interval is uninformative: it spans {100 * (high - low):.0f} of the 200 points from \N{MINUS SIGN}100 to "
+        "+100 that a difference of scores can take"
+    )
 
 
 def level(alpha: float, arms: int, looks: int) -> float:

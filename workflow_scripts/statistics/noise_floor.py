@@ -9,6 +9,7 @@ from scipy.stats import chi2, norm, t
 from workflow_scripts.statistics.arm import Arm, sum_over_benchmarks
 
 LEVEL = 0.95
+MOST_SD = 0.5  # of anything between 0 and 1
 SMALL_SHARE = 0.25  # of the run variance: below it, more evaluation samples cannot help much
 
 
@@ -29,11 +30,11 @@ class Floor:
 
 
 def sd_interval(sd: float, df: int) -> tuple[float, float]:
-    """The 95 % interval of an SD estimated with df degrees of freedom; nan for df = 0."""
+    """The 95 % interval of a score's SD estimated with df degrees of freedom; nan for df = 0."""
     if df < 1:
         return np.nan, np.nan
     low, high = _sd_factors(df)
-    return sd * low, sd * high
+    return sd * low, min(sd * high, max(sd, MOST_SD))  # an estimate may lie above what the SD itself can be
 
 
 @lru_cache(None)
@@ -88,7 +89,7 @@ def training(arm: Arm) -> Floor:
         return Floor(sd, nan, nan, nan, nan, nan, nan, "not assessable", reason)
     share = min(float(sum_over_benchmarks(arm.residual_variance)) / sd**2, 1.0)
     expected = float(np.sqrt(np.mean(arm.evaluation_variance)))
-    band = float(t.ppf((1 + LEVEL) / 2, seeds - 1) * np.sqrt(2) * sd)
+    band = min(float(t.ppf((1 + LEVEL) / 2, seeds - 1) * np.sqrt(2) * sd), 1.0)  # no scores differ by more
     verdict, reason = (
         "only more seeds help",
         f"more samples would remove at most {100 * share:.0f} % of the run variance",

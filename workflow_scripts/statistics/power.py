@@ -13,6 +13,7 @@ from scipy.stats import chi2, norm
 
 POWER = 0.8
 MOST_SEEDS = 1_000_000
+FAR = 1000.0  # quantile of t above which the detectable effect is taken from its limit
 
 
 def _power_in_se(effect_in_se: float, df: float, alpha: float) -> float:
@@ -26,6 +27,11 @@ def _power_in_se(effect_in_se: float, df: float, alpha: float) -> float:
 @lru_cache(1 << 14)
 def mde_in_se(df: float, alpha: float) -> float:
     """Effect in standard errors that a t test with these degrees of freedom finds with 80 % power."""
+    quantile = -float(stdtrit(df, alpha / 2))
+    if quantile > FAR:
+        # The noncentral t is nan here, and the normal part of the numerator does not count beside such an effect: what
+        # is left is P(effect > quantile x sqrt(chi2/df)). At FAR the two agree to 1e-5.
+        return quantile * float(np.sqrt(chi2.ppf(POWER, df) / df))
     # TTestIndPower.solve_power stops at effects of 10, which strict levels with two or three seeds exceed.
     top = 1.0
     while _power_in_se(top, df, alpha) < POWER:

@@ -20,6 +20,8 @@ from workflow_scripts.study.values import (
     Distinct,
     Grader,
     Json,
+    Level,
+    Margin,
     Name,
     Names,
     NotNegative,
@@ -227,8 +229,8 @@ class Endpoint(Part):
 
 class Analysis(Part):
     endpoint: Endpoint = Endpoint()
-    margin: Share = 0.05
-    alpha: Share = 0.05
+    margin: Margin = 0.05
+    alpha: Level = 0.05
     looks: Annotated[list[AtLeastTwo], Distinct] | None = None
     policies: dict[Name, Policy] = {}
     allow_unreachable: bool = False

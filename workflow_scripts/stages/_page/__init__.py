@@ -64,7 +64,7 @@ def _environment() -> Any:
     )
     environment.filters.update(
         percent=words.percent, points=words.points, span=words.span, number=words.number, caption=caption,
-        inert_json=inert_json,
+        detectable=words.detectable, inert_json=inert_json,
     )  # fmt: skip
     environment.tests["known"] = known
     return environment

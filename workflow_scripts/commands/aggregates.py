@@ -1,0 +1,59 @@
+"""Tables that hold a row per benchmark, or per subject of one, where pass@k needs a row per problem.
+
+pass@1 is a mean, so that counts summed over problems give it as well. pass@k with k > 1 is not: of 480 problems with
+one sample each, 293 of them solved, it would take the 480 for samples of one problem and find 100 %.
+"""
+
+import re
+
+import pandas as pd
+
+from workflow_scripts import benchmarks
+from workflow_scripts.commands.counts_table import InputError, Part
+
+# Names of a whole set in the column problem, beside the benchmarks that this package knows; without marks and case.
+SETS = {
+    "all", "aime", "amc", "arc", "arceasy", "arcchallenge", "average", "avg", "bbh", "benchmark", "combined", "gpqa",
+    "gpqadiamond", "gsm", "gsm8k", "hellaswag", "hendrycksmath", "hmmt", "humaneval", "humanevalplus", "ifeval",
+    "livecodebench", "macro", "math", "math500", "mathqa", "mbpp", "mbppplus", "mean", "minerva", "minervamath", "mmlu",
+    "mmlupro", "olympiadbench", "overall", "test", "total", "train", "truthfulqa", "validation",
+}  # fmt: skip
+FEWEST = 20  # samples from which an n that differs by problem is the size of a set rather than lost samples
+
+
+def _plain(name: str) -> str:
+    return re.sub(r"[\W_]+", "", name.lower())
+
+
+def _named_sets(problems: list[str], benchmark: str) -> bool:
+    """Whether most problems have the name of a set."""
+    known = SETS | {_plain(name) for name in (*benchmarks.names(), benchmark)}
+    return sum(_plain(name) in known for name in problems) > len(problems) / 2
+
+
+def _sizes_of_sets(rows: pd.DataFrame) -> bool:
+    """Whether n is like the size of a set: large, the same for a problem in all runs, and another for most problems."""
+    sizes = rows.groupby("problem")["n"].agg(["min", "max"])
+    fixed = bool((sizes["min"] == sizes["max"]).all())
+    return fixed and int(sizes["min"].min()) >= FEWEST and sizes["min"].nunique() > len(sizes) / 2
+
+
+def check_rows(parts: list[Part], pass_at: int) -> None:
+    """InputError where pass_at is above 1 and a table's rows are not of single problems.
+
+    That is so where a benchmark has one problem only, where most problems have the name of a set, or where n is like
+    the sizes of sets. Logs and a study's counts are known to have a row for each problem.
+    """
+    found = [part for part in parts if not part.by_problem]
+    if pass_at < 2 or not found:
+        return
+    rows = pd.concat([part.rows.to_pandas().assign(file=part.file) for part in found])
+    for benchmark, own in rows.groupby("benchmark"):
+        problems = own["problem"].unique().tolist()
+        if len(problems) == 1 or _named_sets(problems, str(benchmark)) or _sizes_of_sets(own):
+            row = own.iloc[0]
+            raise InputError(
+                f"{row['file']}: pass@{pass_at} needs a row for each problem, and n = {row['n']} of problem "
+                f"{row['problem']} (arm {row['arm']}, seed {row['seed']}) looks like the total of a whole set; give a "
+                "row for each problem, or use --pass-at 1 to compare mean scores"
+            )
