@@ -101,7 +101,7 @@ def test_what_is_deleted_is_made_again(kind: str, copy: Copy) -> None:
     [
         (("--until", "train"), {"train gapo 1"}),
         ((f"{RESULTS}/tables/rewards.parquet",), {"train gapo 1", "reward_again"}),
-        (("report",), AGAIN),
+        ((f"{RESULTS}/report.html",), AGAIN),
         ((f"{RESULTS}/data/train.parquet",), set()),
     ],
 )
