@@ -5,9 +5,10 @@ snakemake --cores all --configfile studies/NAME.yaml         another study (it r
 snakemake --profile slurm                                    on a Slurm cluster
 """
 
-if not workflow.overwrite_configfiles:
+# `workflow.basedir` is the folder of the user's own Snakefile where this one is a module of it.
+if not workflow.overwrite_configfiles or not workflow.modifier.is_main_snakefile():
 
-    configfile: f"{workflow.basedir}/config.yaml"
+    configfile: workflow.current_basedir.join("config.yaml").get_path_or_uri(secret_free=False)
 
 
 include: "rules/common.smk"
@@ -22,6 +23,7 @@ rule all:
     input:
         f"{ROOT}/report.html",
         f"{ROOT}/summary.md",
+        missing_results,
 
 
 include: "rules/data.smk"
@@ -41,4 +43,9 @@ onsuccess:
 
 
 onerror:
-    print(*progress.failures(ROOT), sep="\n", file=sys.stderr)
+    say_failures()
+
+
+make_missing_results_again()
+if IS_MODULE:
+    handle_as_module()

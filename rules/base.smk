@@ -6,18 +6,13 @@
 BASE_CUT = ("sampling.prompts",) + (() if STUDY.model.source == "embedded" else ("training.warm_start", "benchmarks"))
 
 
-if STUDY.model.source == "hub":
-
-    localrules:
-        prepare_base,
-
-
 rule prepare_base:
     """Warm-start, download or convert the base model, once, as safetensors."""
     output:
         manifest="results/{study}/base/manifest.parquet",
     log:
         "results/{study}/logs/prepare_base.log",
+    localrule: STUDY.model.source == "hub"
     conda:
         "../envs/train.yaml"
     threads: 1
@@ -27,7 +22,7 @@ rule prepare_base:
     shell:
         "python -m workflow_scripts.stages.prepare_base"
         " --settings {params.settings:q}"
-        " --compute {COMPUTE:q}"
+        f" --compute {COMPUTE}"
         " --code {params.code}"
         " --root results/{wildcards.study}"
         " --output manifest={output.manifest}"
@@ -56,7 +51,7 @@ rule sample_base:
     shell:
         "python -m workflow_scripts.stages.sample_base"
         " --settings {params.settings:q}"
-        " --compute {COMPUTE:q}"
+        f" --compute {COMPUTE}"
         " --code {params.code}"
         " --root results/{wildcards.study}"
         " --input base={input.base} holdout={input.holdout}"

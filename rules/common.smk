@@ -10,10 +10,11 @@ from functools import lru_cache
 from pathlib import Path
 from types import SimpleNamespace
 
+from snakemake.io import is_flagged
 from snakemake.settings.types import DeploymentMethod
 
 from workflow_scripts import settings as of
-from workflow_scripts.commands import cluster, disk, preflight, progress, registration, unlock
+from workflow_scripts.commands import DEFAULT_STUDY, cluster, declared, disk, preflight, progress, registration, unlock
 from workflow_scripts.digest import digest
 from workflow_scripts.figures import catalogue
 from workflow_scripts.grading import libraries as grader_libraries
@@ -36,11 +37,22 @@ try:
 except StudyFaults as faults:
     sys.exit("The study cannot run:\n" + "\n".join(f"  {line}" for line in faults.lines))
 
-BEGUN = []  # whether `begin` was called
+BASEDIR = DEFAULT_STUDY.parent
+IS_MODULE = not workflow.modifier.is_main_snakefile()
+# Studies for which `begin` was called; a Snakefile that uses a module in several statements reads this file as often.
+BEGUN = vars(workflow).setdefault("armslength_begun", set())
 if fault := preflight.unwritable(Path(".snakemake")):  # a dry run writes there too
     sys.exit(f"armslength: {fault[0]}")
 
+
+def shell_text(text):
+    """Text as a part of a shell command, which Snakemake formats."""
+    return text.replace("{", "{{").replace("}", "}}")
+
+
 ROOT = f"results/{STUDY.study}"
+if IS_MODULE and workflow.modifier.modify_path(ROOT) != ROOT:
+    sys.exit(f"armslength: prefix and replace_prefix of a module are not supported: results lie in {ROOT}")
 PLAN = Path(ROOT) / "plan.parquet"
 REWARD = verdicts_version(of.train_grader(STUDY))
 try:
@@ -55,17 +67,21 @@ SAMPLED = STUDY.sampled
 HOLDOUTS = STUDY.all_benchmarks
 PROMPT = of.prompt_root(STUDY)
 GPUS = STUDY.compute.gpus
-HEAVY = ("train", "sample_")  # rules that need what the study says of compute
 PROCESSES = STUDY.compute.processes or max(1, GPUS)
-# how, not what: no rule has it in its params
-COMPUTE = of.canonical(
-    STUDY.compute.model_dump()
-    | {
-        "device": STUDY.compute.place,
-        "data_dir": STUDY.data_dir,
-        "fits": of.fits(STUDY),
-        "sampled_on": of.sampled_on(STUDY),
-    }
+# How, not what: no rule has it in its params. It is a part of the shell commands, with the braces that these need, since
+# Snakemake looks names in them up in the Snakefile of the user where this one is a module.
+COMPUTE = shell_text(
+    shlex.quote(
+        of.canonical(
+            STUDY.compute.model_dump()
+            | {
+                "device": STUDY.compute.place,
+                "data_dir": STUDY.data_dir,
+                "fits": of.fits(STUDY),
+                "sampled_on": of.sampled_on(STUDY),
+            }
+        )
+    )
 )
 
 
@@ -84,21 +100,21 @@ def with_conda():
 
 def shell_prefix():
     """Jobs import the package from here, and run in the Python that runs Snakemake unless conda brings one of its own."""
-    exports = {"PYTHONPATH": str(workflow.basedir)}
+    exports = {"PYTHONPATH": str(BASEDIR)}
     if not with_conda():
         exports["PATH"] = os.path.dirname(sys.executable)
     # Slurm sends SIGTERM to every process of a job: a shell that died of it would end the job under its trainer's hands,
     # which still has its state to save. With a trap it waits for the stage.
     text = "set -euo pipefail; trap : TERM; "
     text += "".join(f"export {name}={shlex.quote(value)}${{{name}:+:${name}}}; " for name, value in exports.items())
-    return text.replace("{", "{{").replace("}", "}}")  # the prefix is itself formatted
+    return shell_text(text)
 
 
 def begin():
     """At the start of a real run: what the study is held to is put on record, and a thread tells how far it is."""
-    if not workflow.is_main_process:  # the process that runs one job
+    if not workflow.is_main_process or ROOT in BEGUN:  # the process that runs one job
         return
-    BEGUN.append(True)
+    BEGUN.add(ROOT)
     alone = not unlock.alive()  # another study's Snakemake may be at work here
     unlock.hold()
     faults = preflight.unwritable(Path(ROOT)) or preflight.missing_sources(STUDY, Path(ROOT))
@@ -111,11 +127,11 @@ def begin():
         submitted = [job for job in workflow.dag.needrun_jobs() if not job.is_local]
         named = workflow.resource_settings.overwrite_resources
         faults += cluster.faults(submitted, named, [rule.name for rule in workflow.rules])
-    if workflow.local_exec and any(job.rule.name.startswith(HEAVY) for job in workflow.dag.needrun_jobs()):
+    if workflow.local_exec and any(map(trains_or_samples, workflow.dag.needrun_jobs())):
         faults += machine_faults(STUDY, progress.gpus_here())
         faults += [] if with_conda() else preflight.other_trl()
     if not faults:  # what is to be fetched can be had, the size of the model too
-        runs = progress.read_runs(Path(ROOT), RUNS, LAST_STEPS, SAMPLED)
+        runs = progress.read_runs(Path(ROOT), RUNS, LAST_STEPS, SAMPLED, MISSING)
         faults = disk.faults(STUDY, Path(ROOT), runs)
     if faults:
         sys.exit("The study cannot run here:\n" + "\n".join(f"  {line}" for line in faults))
@@ -127,12 +143,47 @@ def begin():
     progress.follow(ROOT, RUNS, LAST_STEPS, SAMPLED)
 
 
+def trains_or_samples(job):
+    """Whether a job of this study needs what the study says of compute."""
+    return "gpu" in job.rule.resources and any(map(is_ours, job.output))
+
+
+def is_ours(path):
+    """Whether a file is a result of this study; a Snakefile that uses this one as a module has others too."""
+    return path.startswith(f"{ROOT}/")
+
+
 def end():
     """At the end of a real run without a fault: Snakemake knows what is finished."""
     if workflow.is_main_process:
-        outputs = [path for job in workflow.dag.jobs for path in job.output]
+        outputs = [path for job in workflow.dag.jobs for path in job.output if is_ours(path)]
         recorded = {str(path) for path in outputs if workflow.persistence.metadata(path)}
         finished.forget(Path(ROOT), recorded.__contains__)
+        declared.note_absent(Path(ROOT), [str(path) for path in outputs if is_flagged(path, "temp")])
+
+
+def say_failures():
+    """At the end of a real run with faults."""
+    print(*progress.failures(ROOT), sep="\n", file=sys.stderr)
+
+
+def handle_as_module():
+    """Snakemake calls only the handlers of the user's own Snakefile: ours come before those that it has by now. One that
+    it defines later replaces ours, and calls `begin` or `end` by itself."""
+    joined = vars(workflow).setdefault("armslength_joined", set())
+    if ROOT in joined:
+        return
+    joined.add(ROOT)
+    for name, ours in {"_onstart": begin, "_onsuccess": end, "_onerror": say_failures}.items():
+        setattr(workflow, name, both(ours, getattr(workflow, name)))
+
+
+def both(ours, theirs):
+    def handler(log):
+        ours()
+        theirs(log)
+
+    return handler
 
 
 def unrecorded():
@@ -140,7 +191,10 @@ def unrecorded():
     ones, and no later change of settings or code would be seen."""
     jobs = [job for job in workflow.dag.jobs if not workflow.dag.needrun(job)]
     return [
-        path for job in jobs for path in job.output if os.path.exists(path) and not workflow.persistence.metadata(path)
+        path
+        for job in jobs
+        for path in job.output
+        if is_ours(path) and os.path.exists(path) and not workflow.persistence.metadata(path)
     ]
 
 
@@ -155,7 +209,7 @@ def without_record(results):
 def not_begun():
     """At the end of a process that has called no `begin`: where Snakemake finds nothing to do, and in a dry run, what it
     knows nothing of counts as current."""
-    if BEGUN or workflow.scheduler is None or not workflow.is_main_process:
+    if ROOT in BEGUN or workflow.scheduler is None or not workflow.is_main_process:
         return
     if unknown := unrecorded():
         sys.stdout.flush()
@@ -165,6 +219,30 @@ def not_begun():
 
 
 atexit.register(not_begun)
+
+
+MISSING = declared.missing(STUDY, Path(ROOT)) if workflow.is_main_process else []
+
+
+def missing_results(wildcards):
+    """Inputs of `all`: Snakemake makes a missing result again if a later one is to be made, or if a target names it."""
+    return [] if workflow.touch else MISSING
+
+
+def make_missing_results_again():
+    """The same below any other target than `all`, whose input they are not."""
+    if MISSING:
+        for defined in workflow.modifier.rules:
+            if defined.output:
+                defined.set_input(force_missing_results)
+
+
+def force_missing_results(wildcards):
+    """An input function, since these are called once Snakemake has the targets and before it decides which jobs run."""
+    targets = workflow.dag_settings.targets
+    if (IS_MODULE or targets) and not workflow.touch:
+        workflow.dag.forcefiles.update(MISSING)
+    return []
 
 
 def not_one_of(names):

@@ -3,17 +3,13 @@
 # USUAL STEPS: fetch, audit the reference answers, look for contamination, select the train rows
 
 
-localrules:
-    fetch_train_set,
-    fetch_benchmark,
-
-
 rule fetch_train_set:
     """Fetch or generate the candidate problems for training."""
     output:
         problems="results/{study}/data/candidates.parquet",
     log:
         "results/{study}/logs/fetch_train_set.log",
+    localrule: True
     conda:
         "../envs/data.yaml"
     threads: 1
@@ -23,7 +19,7 @@ rule fetch_train_set:
     shell:
         "python -m workflow_scripts.stages.fetch_train_set"
         " --settings {params.settings:q}"
-        " --compute {COMPUTE:q}"
+        f" --compute {COMPUTE}"
         " --code {params.code}"
         " --root results/{wildcards.study}"
         " --output problems={output.problems}"
@@ -36,6 +32,7 @@ rule fetch_benchmark:
         problems="results/{study}/holdouts/{benchmark}.parquet",
     log:
         "results/{study}/logs/fetch_benchmark/{benchmark}.log",
+    localrule: True
     conda:
         "../envs/data.yaml"
     threads: 1
@@ -45,7 +42,7 @@ rule fetch_benchmark:
     shell:
         "python -m workflow_scripts.stages.fetch_benchmark"
         " --settings {params.settings:q}"
-        " --compute {COMPUTE:q}"
+        f" --compute {COMPUTE}"
         " --code {params.code}"
         " --root results/{wildcards.study}"
         " --output problems={output.problems}"

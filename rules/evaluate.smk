@@ -27,7 +27,7 @@ rule sample_checkpoints:
     shell:
         "python -m workflow_scripts.stages.sample_checkpoints"
         " --settings {params.settings:q}"
-        " --compute {COMPUTE:q}"
+        f" --compute {COMPUTE}"
         " --code {params.code}"
         " --root results/{wildcards.study}"
         " --input checkpoints={input.checkpoints} base={input.base} holdout={input.holdout}"
@@ -54,7 +54,7 @@ rule grade:
     shell:
         "python -m workflow_scripts.stages.grade"
         " --settings {params.settings:q}"
-        " --compute {COMPUTE:q}"
+        f" --compute {COMPUTE}"
         " --code {params.code}"
         " --root results/{wildcards.study}"
         " --input completions={input.completions} holdout={input.holdout} checkpoints={input.checkpoints}"

@@ -4,26 +4,11 @@
 
 FIGURES = tuple(figure.name for figure in catalogue.FIGURES)
 CAPTIONS = {  # the page shows what Snakemake's report shows
-    name: " ".join(Path(workflow.basedir, "rules", "captions", f"{name}.rst").read_text(encoding="utf-8").split())
+    name: " ".join(Path(BASEDIR, "rules", "captions", f"{name}.rst").read_text(encoding="utf-8").split())
     for name in FIGURES
 }
 DRAWN = {"arms": list(RUNS), "endpoint": STUDY.analysis.endpoint.model_dump()} | of.branches(STUDY)
 DRAWN |= {"declared": RUNS} if STUDY.allow_missing else {}  # a figure then names the arms that lack runs
-TABLES = (
-    "counts",
-    "scores",
-    "effects",
-    "noise_floors",
-    "power",
-    "difficulty",
-    "coverage",
-    "dynamics",
-    "policies",
-    "reachability",
-    "rewards",
-    "runs",
-    "examples",
-)
 
 
 rule plot_effects:
@@ -240,7 +225,7 @@ rule plot_costs:
 rule report:
     """One self-contained page: the question, the verdicts, and why they can be believed."""
     input:
-        **{table: f"results/{{study}}/tables/{table}.parquet" for table in TABLES},
+        **{table: f"results/{{study}}/tables/{table}.parquet" for table in declared.REPORTED},
         figures=expand("results/{{study}}/figures/{figure}.svg", figure=FIGURES),
         contamination=expand("results/{{study}}/contamination/{benchmark}.parquet", benchmark=HOLDOUTS),
         gold_audit=expand("results/{{study}}/gold_audit/{benchmark}.parquet", benchmark=HOLDOUTS),
@@ -290,17 +275,18 @@ rule report:
 
 IN_DOCS = ("effects", "seeds_needed", "gradient_weight", "clip_fraction", "decisive_tokens")
 
+if not IS_MODULE:
 
-rule docs_figures:
-    """Figures of the default study that README and docs show; runs only if it is named."""
-    input:
-        expand("results/embedded/figures/{figure}.svg", figure=IN_DOCS),
-    output:
-        expand("docs/{figure}.svg", figure=IN_DOCS),
-    log:
-        "results/embedded/logs/docs_figures.log",
-    conda:
-        "../envs/report.yaml"
-    threads: 1
-    shell:
-        "cp {input} docs/ > {log} 2>&1"
+    rule docs_figures:
+        """Figures of the default study that README and docs show; runs only if it is named."""
+        input:
+            expand("results/embedded/figures/{figure}.svg", figure=IN_DOCS),
+        output:
+            expand("docs/{figure}.svg", figure=IN_DOCS),
+        log:
+            "results/embedded/logs/docs_figures.log",
+        conda:
+            "../envs/report.yaml"
+        threads: 1
+        shell:
+            "cp {input} docs/ > {log} 2>&1"

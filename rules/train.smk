@@ -4,10 +4,7 @@
 
 RUN = "results/{study}/runs/{arm}/seed-{seed}"
 BRANCH_STATES = of.branch_states(STUDY)
-RECORDS = {
-    name: f"{RUN}/{name}.parquet"
-    for name in ("rollout_updates", "tail_tokens", "rollouts", "trainer_log", "checkpoints")
-}
+RECORDS = {name: f"{RUN}/{name}.parquet" for name in declared.RECORDS}
 
 
 rule train:
@@ -35,7 +32,7 @@ rule train:
     shell:
         "python -m workflow_scripts.stages.train"
         " --settings {params.settings:q}"
-        " --compute {COMPUTE:q}"
+        f" --compute {COMPUTE}"
         " --code {params.code}"
         " --root results/{wildcards.study}"
         " --input base={input.base} train={input.train} branch={input.branch}"
@@ -79,7 +76,7 @@ for PARENT, STEPS in BRANCH_STATES.items():
         shell:
             "python -m workflow_scripts.stages.train"
             " --settings {params.settings:q}"
-            " --compute {COMPUTE:q}"
+            f" --compute {COMPUTE}"
             " --code {params.code}"
             " --root results/{wildcards.study}"
             " --input base={input.base} train={input.train} branch={input.branch}"

@@ -49,7 +49,7 @@ def _dump(arm, benchmark):
             "input": items(one.input), "output": items(one.output), "log": items(one.log),
             "benchmark": plain(one.benchmark) if one.benchmark else None, "resources": resources,
             "params": [(n, len(f(given) if callable(f) else str(f))) for n, f in one.params._allitems()],
-            "shell": (one.shellcmd or "").replace("{COMPUTE:q}", "compute"), "local": one.name in workflow._localrules,
+            "shell": one.shellcmd or "", "local": one.name in workflow._localrules,
         }
 
     rules = {one.name: rule(one) for one in workflow.rules}

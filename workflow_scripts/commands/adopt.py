@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from workflow_scripts import tables
-from workflow_scripts.commands import DEFAULT_STUDY, read_study, root_of, study_parser, unlock
+from workflow_scripts.commands import DEFAULT_STUDY, declared, read_study, root_of, study_parser, unlock
 
 LISTED = 40  # mismatches shown one by one
 
@@ -196,6 +196,8 @@ def main(arguments: list[str]) -> int:
         verdicts = judge(jobs, workflow.dag.dependencies, root)
         report(verdicts)
         mark(workflow, verdicts)
+        # what was not shipped is made again only if something needs it
+        declared.note_absent(root, [path for verdict in verdicts for path in verdict.outputs])
         aside = move_aside(verdicts, root) if options.move_aside else None
     if aside:
         print(f"moved aside: {aside}")

@@ -3,7 +3,7 @@
 from argparse import ArgumentTypeError
 from contextlib import suppress
 
-from workflow_scripts.commands import columns, disk, read_study, root_of, study_parser
+from workflow_scripts.commands import columns, declared, disk, read_study, root_of, study_parser
 from workflow_scripts.commands.cost import completions, cost, hours_line
 from workflow_scripts.commands.progress import Run, read_runs
 from workflow_scripts.study import Study
@@ -33,7 +33,8 @@ def main(arguments: list[str]) -> int:
     study = read_study(options)
     root = root_of(study)
     steps = {name: study.resolved(name).training.steps for name in study.arms}
-    runs = read_runs(root, study.runs(), steps, study.sampled)
+    missing = declared.missing(study, root)
+    runs = read_runs(root, study.runs(), steps, study.sampled, missing)
     if study.question:
         print(f"{study.question}\n")
     print(columns(_runs_table(study, runs)))
@@ -41,8 +42,9 @@ def main(arguments: list[str]) -> int:
     print(
         f"\nendpoint: pass@{endpoint.pass_at} at checkpoint {endpoint.checkpoint} on {', '.join(study.reported)};"
         f" margin {study.analysis.margin:g}, alpha {study.analysis.alpha:g}, looks at {study.looks} seeds"
-        "\ntrained and evaluated count files; whether they are current, `snakemake -n` tells\n"
+        "\ntrained and evaluated count files; whether they are current, `snakemake -n` tells"
     )
+    print(f"{declared.line(study, missing)}\n")
     found = disk.needs(study, root, runs, disk.sizes(study, root))
     print(columns(_disk_table(found)))
     if any(need.whole is None for need in found):

@@ -6,7 +6,7 @@ import shutil
 import sys
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -72,11 +72,16 @@ class Run:
         return f" ({', '.join(signs)})" if signs else ""
 
 
-def read_run(root: Path, arm: str, seed: int, steps: int, benchmarks: Sequence[str]) -> Run:
-    """State of one run from its outputs and from the progress.json that its trainer writes."""
-    trained = (root / "runs" / arm / f"seed-{seed}" / "checkpoints.parquet").exists()
-    evals = root / "evals" / arm / f"seed-{seed}"
-    evaluated = sum((evals / benchmark / "samples.parquet").exists() for benchmark in benchmarks)
+def read_run(
+    root: Path, arm: str, seed: int, steps: int, benchmarks: Sequence[str], missing: frozenset[Path] = frozenset()
+) -> Run:
+    """State of one run from its outputs and from the progress.json that its trainer writes.
+
+    missing: folders with a declared result that is missing: the run is to be trained again, or sampled on a benchmark.
+    """
+    run, evals = root / "runs" / arm / f"seed-{seed}", root / "evals" / arm / f"seed-{seed}"
+    trained = (run / "checkpoints.parquet").exists() and run not in missing
+    evaluated = sum((evals / b / "samples.parquet").exists() and evals / b not in missing for b in benchmarks)
     try:
         said = json.loads((root / "state" / arm / f"seed-{seed}" / "progress.json").read_text(encoding="utf-8"))
     except (OSError, json.JSONDecodeError):  # not begun, finished, or just being written
@@ -106,10 +111,17 @@ def _began(said: Any) -> tuple[int, float] | None:
 
 
 def read_runs(
-    root: Path, runs: Mapping[str, Sequence[int]], steps: Mapping[str, int], benchmarks: Sequence[str]
+    root: Path,
+    runs: Mapping[str, Sequence[int]],
+    steps: Mapping[str, int],
+    benchmarks: Sequence[str],
+    missing: Iterable[str] = (),
 ) -> list[Run]:
-    """State of all runs, in the order of the study."""
-    return [read_run(root, arm, seed, steps[arm], benchmarks) for arm, seeds in runs.items() for seed in seeds]
+    """State of all runs, in the order of the study. missing: paths of declared results that are not there."""
+    folders = frozenset(
+        folder.parent if folder.name == "branch_states" else folder for folder in {Path(p).parent for p in missing}
+    )
+    return [read_run(root, arm, seed, steps[arm], benchmarks, folders) for arm, seeds in runs.items() for seed in seeds]
 
 
 def job_seconds(path: Path) -> float | None:

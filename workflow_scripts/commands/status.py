@@ -3,7 +3,7 @@
 import time
 from collections.abc import Sequence
 
-from workflow_scripts.commands import columns, read_study, root_of, study_parser
+from workflow_scripts.commands import columns, declared, read_study, root_of, study_parser
 from workflow_scripts.commands.progress import Run, expected, read_runs
 from workflow_scripts.figures.words import percent
 
@@ -46,9 +46,9 @@ def main(arguments: list[str]) -> int:
     reward, the share of tokens their clip has stopped so far, where it could, the entropy, and when they end."""
     study = read_study(study_parser("status", main.__doc__).parse_args(arguments))
     root, now = root_of(study), time.time()
-    runs = read_runs(
-        root, study.runs(), {name: study.resolved(name).training.steps for name in study.arms}, study.sampled
-    )
+    steps = {name: study.resolved(name).training.steps for name in study.arms}
+    missing = declared.missing(study, root)
+    runs = read_runs(root, study.runs(), steps, study.sampled, missing)
     seeds = sorted({run.seed for run in runs})
     cells = {(run.arm, run.seed): cell(run, study.allow_missing) for run in runs}
     rows = [["arm", *(f"seed {seed}" for seed in seeds)]]
@@ -59,6 +59,7 @@ def main(arguments: list[str]) -> int:
         print("\n" + columns(going))
     trained, evaluated = sum(run.trained for run in runs), sum(run.state == "evaluated" for run in runs)
     print(f"\n{len(runs)} runs: {trained} trained, {evaluated} evaluated; results in {root}")
+    print(declared.line(study, missing))
     if evaluated < len(runs):
         running, end = expected(root, now)
         ends = f"runs end about {clock(end, now)}, in {max(1, round((end - now) / 60))} min" if end else "no pace yet"
