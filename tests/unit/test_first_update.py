@@ -69,7 +69,7 @@ EVERY: list[Case] = [
 ]
 
 
-def trained(folder: Path, case: Case) -> dict[str, list[dict[str, Any]]]:
+def trained(folder: Path, case: Case, processes: int = 1) -> dict[str, list[dict[str, Any]]]:
     """The records of two rollout batches of four updates each, and from the log the KL of each update."""
     positions, weights, dtype, beta, reward, micro_batch = case
     run = Run(
@@ -81,6 +81,7 @@ def trained(folder: Path, case: Case) -> dict[str, list[dict[str, Any]]]:
         beta=beta,
         reward=REWARDS[reward],
         micro_batch=micro_batch,
+        compute={"processes": processes},
         learning_rate=0.3,
         trl={"optim": "sgd"},
     )
@@ -92,7 +93,7 @@ def _train_all(folder: Path, cases: list[Case]) -> None:
     """The work of one of several processes; the records of all of them are the same in each."""
     rank = os.environ["RANK"]
     for number, case in enumerate(cases):
-        records = trained(folder / rank / str(number), case)
+        records = trained(folder / rank / str(number), case, processes=2)
         (folder / f"{number}-{rank}.json").write_text(json.dumps(records))
 
 
