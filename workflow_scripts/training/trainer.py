@@ -1,10 +1,10 @@
 """GRPO training with the objective of an arm: a subclass of TRL's GRPOTrainer with its own loss, random streams and
 records.
 
-The only file that imports TRL's trainer. What differs from TRL 1.16: the loss comes from the five axes in `objectives`;
-a rollout's random numbers come from (seed, batch, prompt position, rollout), and the permutation into minibatches from
-(seed, batch), one for all processes; correct counts travel with each rollout; everything the analysis needs is
-recorded.
+TRL's trainer is imported here and in `log_probs` alone. What differs from TRL 1.16: the loss comes from the five axes
+in `objectives`; log-probabilities are those of `log_probs`; a rollout's random numbers come from (seed, batch, prompt
+position, rollout), and the permutation into minibatches from (seed, batch), one for all processes; correct counts
+travel with each rollout; everything the analysis needs is recorded.
 """
 
 from collections.abc import Callable
@@ -30,13 +30,14 @@ from workflow_scripts.sampling.prompts import encode
 from workflow_scripts.sampling.transformers_engine import sample
 from workflow_scripts.training import TESTED_TRL
 from workflow_scripts.training.errors import Diverged, OutOfMemory, TrainingError
+from workflow_scripts.training.log_probs import PolicyTrainer
 from workflow_scripts.training.objective import Objective, RolloutPlan
 from workflow_scripts.training.records import Recorder, gathered
 from workflow_scripts.training.rewards import guarded
 from workflow_scripts.training.scored import Scored, leave_out_truncated, log_ends
 
 
-class Trainer(GRPOTrainer):
+class Trainer(PolicyTrainer):
     """TRL's GRPOTrainer with the arm's objective. `train_dataset` has columns prompt, problem_id, answer, in the order
     in which rollout batches use them (no shuffling here)."""
 
@@ -205,6 +206,8 @@ class Trainer(GRPOTrainer):
         if self._step % (per_batch * self.num_iterations) == 0 or self._buffered_inputs is None:
             rollouts = self._into_minibatches(self._generate_and_score_completions(generation_batch))
             self._buffered_inputs = split_tensor_dict(rollouts, per_batch)
+            for inputs in self._buffered_inputs:
+                inputs.update(self._log_probs_before_updates(inputs))
         return self._buffered_inputs[self._step % per_batch]
 
     def _into_minibatches(self, rollouts: dict[str, Any]) -> dict[str, Any]:
@@ -234,37 +237,6 @@ class Trainer(GRPOTrainer):
         return self.accelerator.gather(value)
 
     # --- the loss -----------------------------------------------------------------------------------------------------
-
-    def _log_probs(self, model: Any, inputs: dict[str, Any]) -> tuple[Tensor, Tensor, Tensor | None]:
-        """Log-probabilities and entropies (B,T) of the completions; of a mixture of experts its routers' own loss.
-
-        Without a KL penalty a rollout of advantage 0 adds nothing to the loss, whatever its ratio: it is recorded, and
-        has no backward pass. One row always has: a step needs a graph. In the loss of routers every rollout counts.
-        """
-
-        def forward(rows: Any) -> tuple[Tensor, Tensor, Tensor | None]:
-            names = ("prompt_ids", "completion_ids", "prompt_mask", "completion_mask")
-            prompt, completion, prompt_mask, mask = (inputs[name][rows] for name in names)
-            ids, attended = torch.cat([prompt, completion], dim=1), torch.cat([prompt_mask, mask], dim=1)
-            log_prob, entropy, routers = self._get_per_token_logps_and_entropies(
-                model,
-                ids,
-                attended,
-                completion.size(1),
-                compute_entropy=True,
-                compute_aux_loss=self.aux_loss_enabled,
-            )
-            return log_prob, entropy.detach(), routers
-
-        trained = inputs["advantages"] != 0
-        trained[0] |= ~trained.any()
-        if self.objective.beta or self.aux_loss_enabled or trained.all():
-            return forward(slice(None))
-        with torch.no_grad():
-            flat = forward(~trained)
-        rows = torch.cat([trained.nonzero()[:, 0], (~trained).nonzero()[:, 0]]).argsort()
-        log_prob, entropy = (torch.cat(pair)[rows] for pair in zip(forward(trained)[:2], flat[:2], strict=True))
-        return log_prob, entropy, None
 
     def _compute_loss(self, model: Any, inputs: dict[str, Any]) -> Tensor:
         mask = inputs["completion_mask"]
