@@ -8,9 +8,9 @@ PARQUET = b"PAR1"
 _SPACE = rb"(?:\xef\xbb\xbf)?\s*"
 _AGAIN = "perhaps the error page of a failed download; download the file again"
 _TABLE = "save it as csv or parquet"
-# What a file starts with, what it is, and what to do.
+# What a file starts with, what it is, and what to do with one that should hold a table.
 _KINDS = tuple(
-    (re.compile(start, re.IGNORECASE | re.DOTALL), f"this is {what}; {remedy}" if remedy else f"this is {what}")
+    (re.compile(start, re.IGNORECASE | re.DOTALL), what, remedy)
     for start, what, remedy in (
         (
             _SPACE + rb"version https://(git-lfs|hawser)\.github\.com/spec",
@@ -57,4 +57,10 @@ def foreign(path: Path) -> str | None:
     if its content may well be data. OSError if it cannot be read."""
     with path.open("rb") as file:
         start = file.read(START)
-    return next((sentence for pattern, sentence in _KINDS if pattern.match(start)), None)
+    found = next(((what, remedy) for pattern, what, remedy in _KINDS if pattern.match(start)), None)
+    return found and f"this is {'; '.join(filter(None, found))}"
+
+
+def name_of(start: bytes) -> str | None:
+    """What a file with this beginning is, such as "a gzip archive"; None if it may well be data."""
+    return next((what for pattern, what, _ in _KINDS if pattern.match(start)), None)

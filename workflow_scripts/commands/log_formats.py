@@ -6,15 +6,14 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from workflow_scripts import file_kinds
+
 READS = "audit reads trainer_state.json (transformers, TRL) and trainer_log.parquet (Armslength), or a folder with one"
 EXAMINED = 1 << 20  # bytes at the start of a text file that are examined
-MAGIC = (
+OF_TRAINING = (
     (b":W&B", "a W&B run file (run-ID.wandb)"),
     (b"PK\x03\x04", "a zip archive, as PyTorch saves (training_args.bin, optimizer.pt)"),
-    (b"\x1f\x8b", "a gzip archive"),
     (b"SQLite format 3\0", "an SQLite database, as trackio and MLflow write"),
-    (b"\x89HDF", "an HDF5 file"),
-    *((b"\x80" + bytes([protocol]), "a Python pickle") for protocol in range(2, 6)),
 )
 
 
@@ -63,7 +62,8 @@ def name_of_bytes(content: bytes) -> str | None:
     """What a file with this content is, by its first bytes alone; None if they tell nothing."""
     if b"brain.Event:" in content[:64]:
         return "a tensorboard event file"
-    return next((name for magic, name in MAGIC if content.startswith(magic)), None)
+    own = next((name for magic, name in OF_TRAINING if content.startswith(magic)), None)
+    return own or file_kinds.name_of(content[: file_kinds.START])
 
 
 def name_of_text(content: bytes) -> str | None:
