@@ -69,6 +69,8 @@ def _dump(node: object) -> str:
             continue
         if name == "body" and isinstance(value, list) and value and _is_text(value[0]):
             value = value[1:] or [ast.Pass()]
+        if isinstance(node, ast.JoinedStr):  # some versions of Python 3.12 add an empty text to a nested format
+            value = [part for part in value if not (isinstance(part, ast.Constant) and part.value == "")]
         fields.append(f"{name}={_dump(value)}")
     return f"{type(node).__name__}({','.join(fields)})"
 
