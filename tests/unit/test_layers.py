@@ -11,13 +11,15 @@ PACKAGE = "workflow_scripts"
 ROOT = Path(__file__).resolve().parents[2] / PACKAGE
 UPPER = {"training", "sampling", "benchmarks", "figures"}
 LOWER = {"objectives", "grading", "decontamination", "statistics"}
-ANYWHERE = {"tables"}  # may be imported by all
+ANYWHERE = {"tables", "platforms"}  # may be imported by all
 ALLOWED = {
     **dict.fromkeys(UPPER, LOWER | ANYWHERE),
     **dict.fromkeys(LOWER, ANYWHERE),
     "training": LOWER | ANYWHERE | {"sampling"},  # rollouts are sampled as evaluations are
     "stages": UPPER | LOWER | ANYWHERE,
     "tables": set(),
+    "platforms": set(),
+    "home": set(),
     "digest": set(),
 }
 # Pure functions of arrays: no table library, no files.
