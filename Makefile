@@ -8,7 +8,9 @@ WHOLE = { ls $(VENV)/lib/python*/site-packages/pip-*.dist-info/INSTALLER $(BIN)/
 	$(BIN)/python -m pip --version; } >/dev/null 2>&1
 # Forgets packages whose installation was interrupted: pip would take them for installed. It writes INSTALLER last.
 FORGET = for d in $(VENV)/lib/python*/site-packages/*.dist-info; do test -e "$$d/INSTALLER" || rm -rf "$$d"; done
-export PATH := $(CURDIR)/$(BIN):$(PATH)
+# Without .venv, be it activated: a venv that is made by itself is a circle of links.
+OUTSIDE := $(subst $(CURDIR)/$(BIN):,,$(PATH))
+export PATH := $(CURDIR)/$(BIN):$(OUTSIDE)
 
 .PHONY: run test test-all check lock smollm2 gpu clean
 .DELETE_ON_ERROR:
@@ -32,9 +34,9 @@ check: $(VENV)/installed-dev
 # Set up once, and again when a lock changes; the stamp lies inside .venv, so deleting .venv is a clean start. A .venv
 # whose making was interrupted, or whose Python has gone since, is made afresh.
 $(VENV)/installed: envs/requirements.lock pyproject.toml
-	@$(WHOLE) || $(PYTHON) -m workflow_scripts.platforms
+	@$(WHOLE) || PATH="$(OUTSIDE)" $(PYTHON) -m workflow_scripts.platforms
 	@echo "Setting up $(VENV) from $< (once; some minutes)"
-	@$(WHOLE) || $(PYTHON) -m venv --clear $(VENV)
+	@$(WHOLE) || PATH="$(OUTSIDE)" $(PYTHON) -m venv --clear $(VENV)
 	@$(FORGET)
 	@$(PIP) install --requirement $<
 	@$(PIP) install --no-deps --editable .
