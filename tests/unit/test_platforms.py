@@ -484,7 +484,7 @@ def test_snakemake_starts_without_a_home(homeless: Copy, place: str) -> None:
 
 @pytest.mark.skipif(os.getuid() != 0 or shutil.which("setpriv") is None, reason="only root can start another user's")
 def test_snakemake_starts_for_a_user_without_a_name() -> None:
-    with tempfile.TemporaryDirectory() as folder:  # pytest's own folders are for root's eyes
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:  # pytest's own folders are for root's eyes
         copy = instant(Path(folder) / "copy")
         for path in (Path(folder), copy.root, *copy.root.rglob("*")):
             os.chown(path, STRANGER, STRANGER)
