@@ -72,8 +72,6 @@ def _glibc() -> tuple:  # Python 3.8 cannot read tuple[int, int]
 
 def cores() -> int:
     """Cores that this process may use."""
-    if hasattr(os, "process_cpu_count"):  # Python 3.13
-        return os.process_cpu_count() or 1
     if hasattr(os, "sched_getaffinity"):  # Linux, not macOS
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
