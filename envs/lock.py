@@ -18,14 +18,14 @@ HERE = Path(__file__).parent
 LEFT_TO_TORCH = re.compile(r"nvidia-|cuda-|triton$")
 # The packages each chapter of rules/ imports. A pin of altair, say, must not touch what training runs in.
 CHAPTERS = {
-    "data": ["huggingface_hub", "math-verify", "numpy", "pandas", "pyarrow"],
+    "data": ["huggingface_hub", "math-verify", "numpy", "pandas", "psutil", "pyarrow"],
     "train": [
-        "accelerate", "datasets", "gguf", "huggingface_hub", "math-verify", "numpy", "pandas", "peft", "pyarrow",
-        "safetensors", "tokenizers", "torch", "transformers", "trl",
+        "accelerate", "datasets", "gguf", "huggingface_hub", "math-verify", "numpy", "pandas", "peft", "psutil",
+        "pyarrow", "safetensors", "tokenizers", "torch", "transformers", "trl",
     ],
     "evaluate": [
-        "accelerate", "math-verify", "numpy", "pandas", "peft", "pyarrow", "safetensors", "tokenizers", "torch",
-        "transformers",
+        "accelerate", "math-verify", "numpy", "pandas", "peft", "psutil", "pyarrow", "safetensors", "tokenizers",
+        "torch", "transformers",
     ],
     "analyse": ["numpy", "pandas", "pyarrow", "scipy", "statsmodels", "torch"],
     "report": ["altair", "jinja2", "numpy", "pandas", "pyarrow", "vl-convert-python"],

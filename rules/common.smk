@@ -10,6 +10,12 @@ from functools import lru_cache
 from pathlib import Path
 from types import SimpleNamespace
 
+from workflow_scripts import home, platforms
+
+if fault := platforms.fault():  # before anything is imported that only supported platforms have
+    sys.exit(f"armslength: {fault}")
+os.environ.update(home.variables())
+
 from snakemake.io import is_flagged
 from snakemake.settings.types import DeploymentMethod
 

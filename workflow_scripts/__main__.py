@@ -6,6 +6,8 @@ import importlib
 import os
 import sys
 
+from workflow_scripts import platforms
+
 _UNWRITABLE = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM)
 BROKEN_PIPE = 128 + 13  # what the shell says of a program that SIGPIPE ended
 
@@ -44,6 +46,9 @@ def _run() -> int:
 
 def main() -> int:
     """Run the command named first on the command line; its exit code."""
+    if fault := platforms.fault():
+        print(f"armslength: {fault}", file=sys.stderr)
+        return 1
     try:
         try:
             return _run()

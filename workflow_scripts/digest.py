@@ -21,7 +21,7 @@ HERE = Path(__file__).parent
 # How, not what: where a job runs, how much at once, what its errors are called. The engine that drew is on record
 # beside the results, and is in no key.
 HOW = (
-    "sampling.memory", "sampling.vllm_engine", "stages._devices", "stages._errors", "stages._retention",
+    "platforms", "sampling.memory", "sampling.vllm_engine", "stages._devices", "stages._errors", "stages._retention",
     "stages._started", "training.finished", "training.lease", "training.memory", "training.processes",
     "training.vllm_rollouts",
 )  # fmt: skip
@@ -69,6 +69,8 @@ def _dump(node: object) -> str:
             continue
         if name == "body" and isinstance(value, list) and value and _is_text(value[0]):
             value = value[1:] or [ast.Pass()]
+        if isinstance(node, ast.JoinedStr):  # some versions of Python 3.12 add an empty text to a nested format
+            value = [part for part in value if not (isinstance(part, ast.Constant) and part.value == "")]
         fields.append(f"{name}={_dump(value)}")
     return f"{type(node).__name__}({','.join(fields)})"
 

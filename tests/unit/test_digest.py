@@ -1,6 +1,9 @@
 """What the code digest sees, and what it must not see, on a small package and on our own."""
 
+import ast
 import shutil
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -240,3 +243,32 @@ def test_our_own_policies_are_told_apart() -> None:
     assert (bounds, "_adaptive_width") in reached["gapo"]
     assert (bounds, "_mean_correct") not in reached["gapo"]
     assert (bounds, "_mean_correct") in reached["gapo_matched"]
+
+
+def test_an_empty_text_in_a_nested_format_counts_for_nothing() -> None:
+    """Python 3.12.0 and 3.12.1 parse the same code with one."""
+    plain = ast.parse('f"{x:{width}}"')
+    padded = ast.parse('f"{x:{width}}"')
+    nested = [node for node in ast.walk(padded) if isinstance(node, ast.JoinedStr)][1]
+    nested.values = [*[part for part in nested.values if not isinstance(part, ast.Constant)], ast.Constant("")]
+    assert digests._dump(plain) == digests._dump(padded)
+    assert digests._dump(ast.parse('f"{x:{width}}."')) != digests._dump(plain)
+
+
+@pytest.mark.parametrize("version", ["3.11", "3.12", "3.13"])
+def test_another_python_has_the_same_digests(version: str, tmp_path: Path) -> None:
+    """What was made under one version of Python is current under another."""
+    script = (
+        "import sys; from pathlib import Path; from workflow_scripts.digest import source_digest;"
+        "print(sys.version_info[:2], *map(source_digest, sorted(Path().glob('*/**/*.py'))))"
+    )
+    (tmp_path / "reward").mkdir()
+    (tmp_path / "reward" / "own.py").write_text('def say(x, width):\n    return f"{x:>{width}} {{}} {x!r:{width}}"\n')
+    shutil.copytree(digests.HERE, tmp_path / "workflow_scripts", ignore=shutil.ignore_patterns("__pycache__"))
+    python = shutil.which(f"python{version}")
+    here = subprocess.run([sys.executable, "-c", script], cwd=tmp_path, capture_output=True, text=True, check=True)
+    other = python and subprocess.run([python, "-c", script], cwd=tmp_path, capture_output=True, text=True)
+    if not other or not other.stdout:
+        pytest.skip(f"Python {version} is not installed here")
+    assert other.stdout.partition(") ")[2] == here.stdout.partition(") ")[2]
+    assert other.stdout.startswith(f"({version.replace('.', ', ')})")

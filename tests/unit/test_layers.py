@@ -11,7 +11,7 @@ PACKAGE = "workflow_scripts"
 ROOT = Path(__file__).resolve().parents[2] / PACKAGE
 UPPER = {"training", "sampling", "benchmarks", "figures"}
 LOWER = {"objectives", "grading", "decontamination", "statistics"}
-ANYWHERE = {"tables", "file_kinds"}  # may be imported by all
+ANYWHERE = {"tables", "file_kinds", "platforms"}  # may be imported by all
 ALLOWED = {
     **dict.fromkeys(UPPER, LOWER | ANYWHERE),
     **dict.fromkeys(LOWER, ANYWHERE),
@@ -19,6 +19,8 @@ ALLOWED = {
     "stages": UPPER | LOWER | ANYWHERE,
     "tables": set(),
     "file_kinds": set(),
+    "platforms": set(),
+    "home": set(),
     "digest": set(),
 }
 # Pure functions of arrays: no table library, no files.

@@ -10,7 +10,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from workflow_scripts import tables
+from workflow_scripts import platforms, tables
 from workflow_scripts.commands import columns
 from workflow_scripts.figures.words import markdown_table
 from workflow_scripts.statistics import designs, simulation
@@ -49,9 +49,7 @@ def parser() -> argparse.ArgumentParser:
         "--seed", metavar="N", type=_whole(0, MOST_SEED), default=1, help="of all random numbers; default 1"
     )
     more = "default: all cores; the results do not depend on it"
-    made.add_argument(
-        "--processes", metavar="N", type=_whole(1, MOST_PROCESSES), default=os.cpu_count() or 1, help=more
-    )
+    made.add_argument("--processes", metavar="N", type=_whole(1, MOST_PROCESSES), default=platforms.cores(), help=more)
     more = "write simulation.parquet and the figure simulated_coverage (html, svg)"
     made.add_argument("--output", metavar="FOLDER", type=Path, help=more)
     made.add_argument("--markdown", action="store_true", help="print markdown, to paste")

@@ -10,6 +10,7 @@ import threading
 from collections.abc import Sequence
 from typing import Any
 
+from workflow_scripts import platforms
 from workflow_scripts.grading import GraderError, _server
 
 _START_SECONDS = 120.0
@@ -37,7 +38,7 @@ class _Client:
         self.lock = threading.Lock()
         self.server: subprocess.Popen[bytes] | None = None
         self.limits = limits
-        self.workers = min(len(os.sched_getaffinity(0)), _MOST_WORKERS)
+        self.workers = min(platforms.cores(), _MOST_WORKERS)
 
     def _start(self) -> None:
         source = _SOURCE.format(_server.serve.__module__)

@@ -18,6 +18,9 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any, NamedTuple
 
+import psutil
+
+_LOOK_SECONDS = 0.25  # between two looks at what the workers take
 _TYPICAL = (
     "2\\sqrt{3}", "\\frac{\\pi}{6}+1", "x^{2}-3x+2", "(x+1)(x-2)", "\\sin^{2} x", "\\log_{2} 3", "-\\frac{a+b}{2}",
     "\\binom{n}{2}", "e^{2x}", "2+3i", "|x-1|", "n!", "\\begin{pmatrix} 1 & \\frac{1}{2} \\\\ -3 & x \\end{pmatrix}",
@@ -27,7 +30,8 @@ _TYPICAL = (
 
 class Limits(NamedTuple):
     """Of one answer. cpu_seconds: processor time, so that a busy machine changes no verdict. wall_seconds: from
-    outside, whatever a worker does. memory_bytes: of a worker's address space."""
+    outside, whatever a worker does. memory_bytes: of a worker's address space, or of what it holds in memory where the
+    system limits no address space (macOS)."""
 
     cpu_seconds: float = 2.0
     wall_seconds: float = 20.0
@@ -68,10 +72,25 @@ def _reference(gold: str) -> Any:
     return read(gold, reference=True)
 
 
+def _limit(kind: int, most: int) -> None:
+    """Sets a limit of this process, or leaves the lower one that it has. macOS refuses one of the address space."""
+    with suppress(ValueError, OSError):
+        hard = resource.getrlimit(kind)[1]
+        allowed = most if hard == resource.RLIM_INFINITY else min(most, hard)
+        resource.setrlimit(kind, (allowed, allowed))
+
+
+def _resident(process: int) -> int:
+    """Bytes that a process holds in memory; 0 if it has ended."""
+    with suppress(psutil.Error):
+        return int(psutil.Process(process).memory_info().rss)
+    return 0
+
+
 def _work(requests: int, replies: int, limits: Limits) -> None:
     """A worker: a line with a pair in, a line with a verdict out, until its input is closed or a limit ends it."""
-    resource.setrlimit(resource.RLIMIT_AS, (limits.memory_bytes, limits.memory_bytes))
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    _limit(resource.RLIMIT_AS, limits.memory_bytes)
+    _limit(resource.RLIMIT_CORE, 0)
     signal.signal(signal.SIGPROF, signal.SIG_DFL)
     with os.fdopen(requests, encoding="utf-8") as lines, os.fdopen(replies, "w", encoding="utf-8") as answers:
         for line in lines:
@@ -132,6 +151,13 @@ class _Pool:
             _, status = os.waitpid(worker.process, 0)
         return os.WTERMSIG(status) if os.WIFSIGNALED(status) else 0
 
+    def _exceeds(self, worker: _Worker) -> bool:
+        """Whether a worker is beyond a limit that it may not be ended by itself."""
+        seconds = time.monotonic() - worker.since
+        if seconds < _LOOK_SECONDS:
+            return False
+        return seconds > self.limits.wall_seconds or _resident(worker.process) > self.limits.memory_bytes
+
     def close(self) -> None:
         for worker in list(self.workers):
             self.end(worker)
@@ -154,10 +180,8 @@ class _Pool:
                         worker.row, worker.since = waiting.pop(), time.monotonic()
                         with suppress(BrokenPipeError):  # it died idle: its end is heard below
                             os.write(worker.requests, (json.dumps(pairs[worker.row]) + "\n").encode())
-                events = selector.select(timeout=1.0)
-                for worker in [
-                    w for w in self.workers if w.row >= 0 and time.monotonic() - w.since > self.limits.wall_seconds
-                ]:
+                events = selector.select(timeout=_LOOK_SECONDS)
+                for worker in [w for w in self.workers if w.row >= 0 and self._exceeds(w)]:
                     verdicts[worker.row] = "timeout", None
                     selector.unregister(worker.replies)
                     self.end(worker)

@@ -6,6 +6,7 @@ import os
 import platform
 import tempfile
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import TextIO
 
@@ -39,7 +40,9 @@ def hardware(device: str, processes: int) -> str:
 
     if device != "cpu":
         return f"{processes} x {torch.cuda.get_device_name()}"
-    said = Path("/proc/cpuinfo").read_text(encoding="utf-8") if Path("/proc/cpuinfo").is_file() else ""
+    said = ""
+    with suppress(OSError):  # Linux alone has it
+        said = Path("/proc/cpuinfo").read_text(encoding="utf-8")
     names = [line.partition(":")[2].strip() for line in said.splitlines() if line.startswith("model name")]
     name = names[0] if names else platform.processor() or platform.machine()
     return f"{name} ({torch.backends.cpu.get_cpu_capability()})"

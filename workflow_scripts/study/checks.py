@@ -103,6 +103,17 @@ def _sets(study: "Study") -> Iterator[str]:
                 )
 
 
+@_reads("arms", "sets")
+def _names_apart(study: "Study") -> Iterator[str]:
+    """Arms and problem sets have folders and files of their names, and macOS, as it is sold, ignores case in them."""
+    for section, names in (("arms", [*study.arms]), ("sets", [*study.sets, *study.all_benchmarks])):
+        first: dict[str, str] = {}
+        for name in names:
+            other = first.setdefault(name.lower(), name)
+            if other != name:
+                yield line(f"{section}.{name}", name, f"a name that differs from {other} in more than its case")
+
+
 _PATH = {"local": "the name of a file in data_dir", "hub": "the id of a data set on the hub"}
 
 

@@ -4,11 +4,12 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, Field, create_model
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, create_model
 
 from workflow_scripts import digest
 from workflow_scripts.objectives.presets import PRESETS
 from workflow_scripts.study.faults import OneOf
+from workflow_scripts.study.trl_fields import as_trl_types
 from workflow_scripts.study.values import (
     ArmName,
     AtLeastTwo,
@@ -145,7 +146,7 @@ class Training(Part):
     mask_truncated: bool = False
     reward: Reward = "exact_answer"
     success_threshold: Number | None = None
-    trl: Json = {}
+    trl: Annotated[Json, AfterValidator(as_trl_types)] = {}
 
 
 class Advantage(Part):
