@@ -12,6 +12,7 @@ if not workflow.overwrite_configfiles or not workflow.modifier.is_main_snakefile
 
 
 include: "rules/common.smk"
+include: "rules/start.smk"
 
 
 shell.prefix(shell_prefix())

@@ -190,7 +190,8 @@ def test_the_training_reward_is_the_same_function(client):
     from workflow_scripts.stages.train import _grader
     from workflow_scripts.training.trainer import Trainer
 
-    trainer = SimpleNamespace(eos_token_ids=[0], grade=_grader("math_answer", 1), _scored=SimpleNamespace())
+    grader = _grader("math_answer", grading.version("math_answer"))
+    trainer = SimpleNamespace(eos_token_ids=[0], grade=grader, _scored=SimpleNamespace())
 
     def rewards(*said: str) -> list[float]:
         ids = [[5, 0 if text.endswith("}") else 7] for text in said]

@@ -160,7 +160,7 @@ def test_what_was_not_shipped_with_adopted_results_is_made_again_once_it_was_the
     assert copy.would_run() == DRAWN
     holdout = f"{RESULTS}/holdouts/{BENCHMARK}.parquet"
     assert holdout in json.loads((copy.root / RESULTS / "absent.json").read_text())
-    copy.snakemake("--cores", "1", "--quiet", "all", holdout)
+    copy.snakemake(holdout, "--cores", "1", "--quiet", "all")
     (copy.root / holdout).unlink()
     assert f"fetch_benchmark {BENCHMARK}" in copy.would_run()
 
@@ -170,7 +170,7 @@ def test_a_deleted_file_that_is_made_again_alone_reruns_nothing_below_it(copy: C
     table = f"{RESULTS}/{RUN}/checkpoints.parquet"
     delete(copy, [RUN])
     before = copy.ran()
-    copy.snakemake("--cores", "1", "--quiet", "all", table)
+    copy.snakemake(table, "--cores", "1", "--quiet", "all")
     assert copy.ran() - before == Counter({f"{RESULTS}/{RUN}/rollout_updates.parquet": 1})
     assert copy.would_run() == set()
 
