@@ -3,12 +3,12 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
-# Whether python -m venv came to its end here, and its Python is still there.
+# Whether `python -m venv` finished here, and its Python still exists.
 WHOLE = { ls $(VENV)/lib/python*/site-packages/pip-*.dist-info/INSTALLER $(BIN)/activate && \
 	$(BIN)/python -m pip --version; } >/dev/null 2>&1
-# Forgets packages whose installation was interrupted: pip would take them for installed. It writes INSTALLER last.
+# Removes the records of packages whose installation was interrupted: pip writes INSTALLER last, and would count them as installed.
 FORGET = for d in $(VENV)/lib/python*/site-packages/*.dist-info; do test -e "$$d/INSTALLER" || rm -rf "$$d"; done
-# Without .venv, be it activated: a venv that is made by itself is a circle of links.
+# PATH without .venv, which may be activated: a venv that its own Python makes is a circle of links.
 OUTSIDE := $(subst $(CURDIR)/$(BIN):,,$(PATH))
 export PATH := $(CURDIR)/$(BIN):$(OUTSIDE)
 

@@ -42,7 +42,7 @@ except StudyFaults as faults:
 
 BASEDIR = DEFAULT_STUDY.parent
 IS_MODULE = not workflow.modifier.is_main_snakefile()
-# Studies for which `begin` was called; a Snakefile that uses a module in several statements reads this file as often.
+# Studies for which `begin` was called; a Snakefile with several statements for the module reads this file several times.
 BEGUN = vars(workflow).setdefault("armslength_begun", set())
 if fault := preflight.unwritable(Path(".snakemake")):  # a dry run writes there too
     sys.exit(f"armslength: {fault[0]}")
@@ -55,7 +55,7 @@ def shell_text(text):
 
 ROOT = f"results/{STUDY.study}"
 if IS_MODULE and workflow.modifier.modify_path(ROOT) != ROOT:
-    sys.exit(f"armslength: prefix and replace_prefix of a module are not supported: results lie in {ROOT}")
+    sys.exit(f"armslength: prefix and replace_prefix of a module are not supported: results are written to {ROOT}")
 PLAN = Path(ROOT) / "plan.parquet"
 REWARD = verdicts_version(of.train_grader(STUDY))
 try:
@@ -71,8 +71,8 @@ HOLDOUTS = STUDY.all_benchmarks
 PROMPT = of.prompt_root(STUDY)
 GPUS = STUDY.compute.gpus
 PROCESSES = STUDY.compute.processes or max(1, GPUS)
-# How, not what: no rule has it in its params. It is a part of the shell commands, with the braces that these need, since
-# Snakemake looks names in them up in the Snakefile of the user where this one is a module.
+# How, not what: no rule has it in its params. It is written into the shell commands, with the braces that these need:
+# where this Snakefile is a module, Snakemake looks up names in shell commands in the user's own Snakefile.
 COMPUTE = shell_text(
     shlex.quote(
         of.canonical(

@@ -299,8 +299,11 @@ def members(module: str, name: str) -> tuple[str, ...]:
 
 @lru_cache(None)
 def attributes_read(module: str, function: str, of: str) -> tuple[str, ...]:
-    """Attributes that a function of a module of ours reads of its first parameter, and the functions of that module
-    which it reaches of parameters annotated as the class `of`; without importing it."""
+    """Attributes that a function of a module of ours reads on its first parameter, without importing the module.
+
+    They include those that functions of the same module, as far as it reaches them, read on parameters annotated as the
+    class `of`.
+    """
     full, seen, found = f"{PACKAGE}.{module}", set[_Symbol](), set[str]()
     _reach(full, function, (), seen)
     for where, symbol in seen:

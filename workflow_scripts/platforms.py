@@ -1,7 +1,7 @@
 """Where this project runs: which platforms it supports, and how many cores a process has there.
 
 Imports nothing but the standard library and keeps to syntax that Python 3.6 reads, so that a Python or a platform that
-is not supported is told so in one line: `python -m workflow_scripts.platforms`, which the Makefile asks before set-up.
+is not supported is refused in one line: `python -m workflow_scripts.platforms`, which the Makefile asks before set-up.
 """
 
 import os

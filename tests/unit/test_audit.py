@@ -247,7 +247,7 @@ def test_uneven_and_resumed_batches(tmp_path: Path) -> None:
         entry.pop("reward", None)
         if entry["step"] % 4 == 2:
             entry["reward"] = 0.5
-    assert cells(write(tmp_path, resumed))["updates per batch"].startswith("4, but for 1 of ")
+    assert cells(write(tmp_path, resumed))["updates per batch"].startswith("4, except in 1 of ")
     uneven = entries([0.0] * 12)
     for step in (3, 6, 9, 12):
         del uneven[step - 1]["reward"]

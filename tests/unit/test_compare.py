@@ -202,7 +202,7 @@ def test_details_of_lighteval(tmp_path: Path, version: str, metric: str) -> None
 def test_a_metric_that_one_of_several_answers_satisfies_is_refused() -> None:
     log = LOGS / "half-100/lighteval-0.13.parquet"
     err = said(f"a:0={log}", "--metric", "pass@k:k=4&n=4")[2]
-    assert "pass@k:k=4&n=4 is 1 as soon as one of 4 answers is correct: c cannot be told" in err
+    assert "pass@k:k=4&n=4 is 1 as soon as one of 4 answers is correct: c cannot be determined" in err
 
 
 def test_what_other_versions_of_lm_eval_write(tmp_path: Path) -> None:

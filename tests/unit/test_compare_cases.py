@@ -337,7 +337,7 @@ def test_the_metric_taken_is_named_with_its_alternative(
             code, out, err = said(*logs, "--metric", chosen)
             assert (code, err, "counts as correct" in out) == (0, "", False)
     else:
-        note = "exact_match counts as correct; the log has math_verify too, which --metric can choose."
+        note = "exact_match counts as correct; the log also has math_verify, which --metric can choose."
         assert (code, err, note in out) == (0, "", refusal is None)
 
 
@@ -356,8 +356,8 @@ def test_two_arms_must_count_the_same_metric(tmp_path: Path) -> None:
     (tmp_path / "a").write_text(lines(exact_match=MIXED))
     (tmp_path / "b").write_text(lines(math_verify=MIXED))
     err = one_line(said(f"a:0={tmp_path / 'a'}", f"b:0={tmp_path / 'b'}")[2])
-    assert "b: math_verify counts as correct here, and exact_match in " in err
+    assert "b: math_verify counts as correct here, but exact_match in " in err
     for name, of in (("a", "strict-match"), ("b", "flexible-extract")):
         (tmp_path / name).write_text(log(*(entry(i, acc=x, filter=of) for i, x in enumerate(MIXED))))
     err = one_line(said(f"a:0={tmp_path / 'a'}", f"b:0={tmp_path / 'b'}")[2])
-    assert "acc,flexible-extract counts as correct here, and acc,strict-match in " in err
+    assert "acc,flexible-extract counts as correct here, but acc,strict-match in " in err

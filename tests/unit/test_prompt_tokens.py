@@ -94,7 +94,7 @@ def test_the_log_and_the_manifest_of_the_base_say_it_once(
     folder = prepared(base(tmp_path / "model", tokenizer, [1]), {"prompt_family": "base"})
     lines = [line for line in capsys.readouterr().out.splitlines() if "appends" in line]
     assert lines == (
-        [f"the tokenizer appends {said} to every text; prompts that are texts leave it out"] if said else []
+        [f"the tokenizer appends {said} to every text; prompts without a chat template leave it out"] if said else []
     )
     assert tables.provenance(folder.parent / "manifest.parquet").get("left_out_of_prompts") == said
     saved = AutoTokenizer.from_pretrained(folder)

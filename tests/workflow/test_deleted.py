@@ -78,7 +78,7 @@ def delete(copy: Copy, paths: list[str]) -> None:
 def said_missing(copy: Copy, command: str, *arguments: str) -> int:
     """How many declared results `plan` or `status` finds missing."""
     said = copy.command("workflow_scripts", command, *arguments).stdout
-    found = re.search(r"^(\d+) of (\d+) declared results are there", said, re.MULTILINE)
+    found = re.search(r"^(\d+) of (\d+) declared results exist", said, re.MULTILINE)
     assert found, said
     return int(found[2]) - int(found[1])
 
@@ -189,7 +189,7 @@ def test_every_output_of_the_rules_is_declared(finished: Copy) -> None:
     kinds = {".parquet", ".tar", ".html", ".svg", ".md"}
     outputs = [path for path in made if path.suffix in kinds and path.name not in ours]
     said = finished.command("workflow_scripts", "status").stdout
-    assert f"{len(outputs)} of {len(outputs)} declared results are there" in said
+    assert f"{len(outputs)} of {len(outputs)} declared results exist" in said
 
 
 def test_a_line_says_the_first_missing_results(tmp_path: Path) -> None:

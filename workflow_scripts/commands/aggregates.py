@@ -1,7 +1,7 @@
 """Tables that hold a row per benchmark, or per subject of one, where pass@k needs a row per problem.
 
-pass@1 is a mean, so that counts summed over problems give it as well. pass@k with k > 1 is not: of 480 problems with
-one sample each, 293 of them solved, it would take the 480 for samples of one problem and find 100 %.
+pass@1 is a mean, so counts summed over problems give it as well. pass@k with k > 1 is not a mean. For 480 problems with
+one sample each, 293 of them solved, the 480 would count as samples of one problem, and the result would be 100 %.
 """
 
 import re
@@ -18,7 +18,7 @@ SETS = {
     "livecodebench", "macro", "math", "math500", "mathqa", "mbpp", "mbppplus", "mean", "minerva", "minervamath", "mmlu",
     "mmlupro", "olympiadbench", "overall", "test", "total", "train", "truthfulqa", "validation",
 }  # fmt: skip
-FEWEST = 20  # samples from which an n that differs by problem is the size of a set rather than lost samples
+FEWEST = 20  # samples; from here on an n that differs by problem is the size of a set, not a sign of lost samples
 
 
 def _plain(name: str) -> str:
@@ -32,17 +32,17 @@ def _named_sets(problems: list[str], benchmark: str) -> bool:
 
 
 def _sizes_of_sets(rows: pd.DataFrame) -> bool:
-    """Whether n is like the size of a set: large, the same for a problem in all runs, and another for most problems."""
+    """Whether n is like the size of a set: large, equal in all runs, and different for most problems."""
     sizes = rows.groupby("problem")["n"].agg(["min", "max"])
     fixed = bool((sizes["min"] == sizes["max"]).all())
     return fixed and int(sizes["min"].min()) >= FEWEST and sizes["min"].nunique() > len(sizes) / 2
 
 
 def check_rows(parts: list[Part], pass_at: int) -> None:
-    """InputError where pass_at is above 1 and a table's rows are not of single problems.
+    """Raises InputError if pass_at is above 1 and the rows of a table are not single problems.
 
-    That is so where a benchmark has one problem only, where most problems have the name of a set, or where n is like
-    the sizes of sets. Logs and a study's counts are known to have a row for each problem.
+    This is the case if a benchmark has only one problem, if most problems have the name of a set, or if n is like the
+    sizes of sets. Logs and a study's counts are known to have a row for each problem.
     """
     found = [part for part in parts if not part.by_problem]
     if pass_at < 2 or not found:

@@ -27,8 +27,8 @@ ROWS = {
     "  upper, share": "",
     "updates per batch": "optimizer updates per rollout batch: TRL logs a reward only where rollouts are new; where "
     "each step has one, the period of the clip, which cannot fire on the first update after a rollout batch",
-    "clip at first updates": "the clip share where rollouts are new, the ratio is 1, and all that fires is numerical "
-    f"noise; from {MOSTLY_NOISE:g} of the share at later updates on, the bounds lie inside it",
+    "clip at first updates": "clip share at the first update on new rollouts, where the ratio is 1 and everything "
+    f"that fires is numerical noise; at {MOSTLY_NOISE:g} of the later share or more, the bounds lie inside noise",
     "importance ratio": "lowest and highest mean ratio, where the log has it (AsyncGRPOTrainer)",
     "flat groups": f"groups whose rewards are all equal ({FLAT}): mean and peak; without it, steps whose reward_std "
     "is 0. They have no advantage and nothing to clip",
@@ -36,8 +36,8 @@ ROWS = {
     "reward": "the same of the reward",
     "truncated completions": f"{TRUNCATED}: mean and peak",
     "left out": "entries of evaluation, without a step, or of a step logged again, and values that are no number",
-    "clip could bind": "no where the ratio is always 1 or no group has an advantage",
-    "clip did bind": f"whether it fired beyond noise; rarely: on a share of tokens below {RARE:g}",
+    "clip could bind": "no if the ratio is always 1 or no group has an advantage",
+    "clip did bind": f"whether it fired beyond noise; rarely means on a share of tokens below {RARE:g}",
 }
 
 

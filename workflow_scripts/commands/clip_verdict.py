@@ -1,4 +1,4 @@
-"""Could the clip of a run bind, and did it? Codes first; the sentence is made last."""
+"""Could the clip of a run bind, and did it? The answer is a set of codes; its sentence is made last."""
 
 import math
 from dataclasses import dataclass, replace
@@ -15,7 +15,7 @@ FEWEST = 3  # entries from which on a single one of them does not decide
 
 
 class Answer(StrEnum):
-    """To both questions; RARELY only to whether it did."""
+    """The answer to either question; RARELY answers only whether the clip did bind."""
 
     YES = "yes"
     RARELY = "rarely"
@@ -24,7 +24,7 @@ class Answer(StrEnum):
 
 
 class Cause(Enum):
-    """Why."""
+    """The reason for the answers."""
 
     ALL_FLAT = auto()
     RATE_ZERO = auto()
@@ -35,7 +35,7 @@ class Cause(Enum):
     RARE = auto()
     BINDS = auto()
     ONE_FIRST_UPDATE = auto()  # noise by the mean of the first updates, which a single one of them makes
-    MIXED = auto()  # first and later updates cannot be told apart
+    MIXED = auto()  # entries do not separate first from later updates
     NO_RHYTHM = auto()
     NOT_COUNTED = auto()  # the clip metric, if there is one, does not count what the clip stops
 
@@ -87,7 +87,7 @@ def _moves(log: Log) -> bool:
 
 
 def _could_not(log: Log, updates: Updates) -> Cause | None:
-    """Why the clip of a run in which nothing fired could not bind; None if it could, or if that is not known."""
+    """Why the clip of a run in which nothing fired could not bind; None if it could, or if the log does not show it."""
     if _every_group_is_flat(log):
         return Cause.ALL_FLAT
     if _rate_is_zero(log):
@@ -98,12 +98,12 @@ def _could_not(log: Log, updates: Updates) -> Cause | None:
 
 
 def _one_decides(first: list[float], later: float) -> bool:
-    """Whether a clip is noise only by the largest share of the first updates."""
+    """Whether the clip counts as noise only because of the largest share among the first updates."""
     return len(first) >= FEWEST and rule.judge(_mean(sorted(first)[:-1]), later) is not Clip.NOISE
 
 
 def _beyond_noise(log: Log, updates: Updates) -> Finding:
-    """Of a clip that fired in a run with several updates per batch: first updates against later ones."""
+    """The finding for a clip that fired in a run with several updates per batch: first updates against later ones."""
     first = [share for step, share in log.clip.items() if step in updates.starts]
     rest = [share for step, share in log.clip.items() if step not in updates.starts]
     noise, later, fired = _mean(first), _mean(rest), sum(share > 0 for share in rest)
@@ -113,7 +113,8 @@ def _beyond_noise(log: Log, updates: Updates) -> Finding:
 
     found = rule.judge(noise, later)
     if not updates.pure:
-        # Entries that hold later updates too show more than the noise: they can clear a clip, but not convict it.
+        # Entries that also hold later updates show more than the noise. They can show that a clip binds, but not that
+        # it is noise.
         shares = list(log.clip.values())
         if _mean(shares) < rule.RARE:
             fires = sum(share > 0 for share in shares)
@@ -130,7 +131,7 @@ def _beyond_noise(log: Log, updates: Updates) -> Finding:
 
 
 def judge(log: Log, updates: Updates) -> Finding:
-    """Could the clip bind, did it, and why so."""
+    """Whether the clip could bind, whether it did, and why."""
     several = bool(updates.several or log.ratio_moved)
     could = Answer.YES if several and _moves(log) else Answer.UNKNOWN
     fired, share = sum(share > 0 for share in log.clip.values()), _mean(list(log.clip.values()))
@@ -185,7 +186,7 @@ def _never_fired(log: Log, updates: Updates) -> str:
 
 
 def _unit(log: Log, updates: Updates) -> str:
-    """What is counted: all entries, or those at steps that are not the first of their rollout batch."""
+    """What is counted: all entries, or only those after the first step of a rollout batch."""
     return "steps that could clip" if updates.several and updates.pure else "logged steps"
 
 
@@ -203,7 +204,7 @@ def _fires_without_rhythm(log: Log, found: Finding, updates: Updates) -> str:
     text = f"it fired in {found.fired} of {found.able} logged steps, mean share {percent(found.later)}"
     if updates.rhythm is Rhythm.NEW_YET_FIRES:
         return f"{text}, though each step has a reward: numerical noise, or rollouts older than the policy"
-    return f"{text}; without rewards or a period in the clip it cannot be told from numerical noise"
+    return f"{text}; without rewards or a period in the clip it cannot be distinguished from numerical noise"
 
 
 def sentence(found: Finding, log: Log, updates: Updates) -> str:
@@ -232,9 +233,9 @@ def sentence(found: Finding, log: Log, updates: Updates) -> str:
             "first update makes up most of the former, so noise cannot be measured"
         ),
         Cause.MIXED: lambda: (
-            f"it fires, but a mean over {log.interval} steps does not tell clipping from noise; use logging_steps=1"
+            f"it fires, but a mean over {log.interval} steps does not separate clipping from noise; use logging_steps=1"
             if log.interval > 1
-            else "it fires, but rollout batches are uneven, so first updates cannot be told from later ones"
+            else "it fires, but rollout batches are uneven, so first updates cannot be separated from later ones"
         ),
         Cause.NO_RHYTHM: lambda: _fires_without_rhythm(log, found, updates),
         Cause.NOT_COUNTED: lambda: "",
@@ -243,6 +244,6 @@ def sentence(found: Finding, log: Log, updates: Updates) -> str:
 
 
 def verdict(log: Log, updates: Updates) -> tuple[str, str, str]:
-    """Could the clip bind, did it, and why so, in words."""
+    """Whether the clip could bind, whether it did, and why, in words."""
     found = judge(log, updates)
     return found.could.value, found.did.value, sentence(found, log, updates)

@@ -288,7 +288,7 @@ def parser() -> argparse.ArgumentParser:
 
 
 def _printable(text: str) -> str:
-    """The text without control characters and marks of direction, which names in a file could hold."""
+    """The text without control characters and marks of direction, which names in a file could contain."""
     return "".join(x if x.isprintable() or x == "\n" else "?" for x in text)
 
 

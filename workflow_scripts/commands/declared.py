@@ -1,7 +1,7 @@
 """The results that a study declares, and which of them are missing.
 
-Snakemake alone would not make a missing result again while later ones are there. The Snakefile therefore asks for what
-`missing` names, and `armslength plan` and `status` name the same.
+Snakemake alone would not make a missing result again while later ones exist. The Snakefile therefore requests what
+`missing` names, and `armslength plan` and `status` name the same results.
 """
 
 import json
@@ -26,7 +26,7 @@ SHOWN = 3  # missing results that one line names
 def declared(study: Study) -> list[str]:
     """Every result that the study asks for, as a path below its results folder, in the order in which they are made.
 
-    Not in it: completions that are dropped once they are graded and, with `allow_missing`, everything of the runs.
+    Completions that are dropped once they are graded are left out and, with `allow_missing`, all results of runs.
     """
     evaluated = ("completions", "samples") if study.compute.keep.completions else ("samples",)
     files = [f"data/{name}" for name in ("candidates", "gold_audit", "train")]
@@ -49,7 +49,7 @@ def declared(study: Study) -> list[str]:
 
 
 def missing(study: Study, root: Path) -> list[str]:
-    """Paths of the declared results that are not there, without those that are absent on purpose."""
+    """Paths of the declared results that are missing, without those that are absent on purpose."""
     paths = [f"{root}/{file}" for file in declared(study)]
     gone = [path for path in paths if not exists(path)]
     on_purpose = absent(root) if gone else set()
@@ -70,7 +70,7 @@ def absent(root: Path) -> set[str]:
 
 
 def note_absent(root: Path, paths: Iterable[str]) -> None:
-    """Add results to those that are absent on purpose; the ones that are there by now are removed from the list."""
+    """Add results to those that are absent on purpose, and remove from the list those that exist by now."""
     known = absent(root)
     now = {path for path in known.union(paths) if not exists(path)}
     if now != known:
@@ -78,9 +78,9 @@ def note_absent(root: Path, paths: Iterable[str]) -> None:
 
 
 def line(study: Study, gone: list[str]) -> str:
-    """How many of the declared results are there, and which are missing."""
+    """One line: how many of the declared results exist, and which are missing."""
     whole = len(declared(study))
-    text = f"{whole - len(gone)} of {whole} declared results are there"
+    text = f"{whole - len(gone)} of {whole} declared results exist"
     if not gone or len(gone) == whole:
         return text
     more = f" and {len(gone) - SHOWN} more" if len(gone) > SHOWN else ""

@@ -196,7 +196,7 @@ def _notes(parts: list[Part]) -> list[str]:
 
 
 def _check_metrics(parts: list[Part]) -> None:
-    """Every log of a benchmark must count the same metric: else a difference could be that of two graders."""
+    """Every log of a benchmark must use the same metric: otherwise a difference could be that of two graders."""
     first: dict[str, Part] = {}
     for part in parts:
         if part.metric is None:
@@ -204,8 +204,8 @@ def _check_metrics(parts: list[Part]) -> None:
         other = first.setdefault(part.rows["benchmark"][0].as_py(), part)
         if other.metric != part.metric:
             raise InputError(
-                f"{part.file}: {part.metric} counts as correct here, and {other.metric} in {other.file}; give logs "
-                "with the same metric, or choose one that all have with --metric"
+                f"{part.file}: {part.metric} counts as correct here, but {other.metric} in {other.file}; give logs "
+                "with the same metric, or use --metric to choose one that all logs have"
             )
 
 

@@ -18,7 +18,7 @@ OF_TRAINING = (
 
 
 def _json(line: str) -> Any:
-    """The value of a line of JSON; None if it is none."""
+    """The value of a line of JSON; None if the line is not JSON."""
     try:
         return json.loads(line)
     except (ValueError, RecursionError):
@@ -59,7 +59,7 @@ def _csv(lines: Sequence[str]) -> str | None:
 
 
 def name_of_bytes(content: bytes) -> str | None:
-    """What a file with this content is, by its first bytes alone; None if they tell nothing."""
+    """What a file with this content is, by its first bytes alone; None if they do not show it."""
     if b"brain.Event:" in content[:64]:
         return "a tensorboard event file"
     own = next((name for magic, name in OF_TRAINING if content.startswith(magic)), None)
@@ -67,7 +67,7 @@ def name_of_bytes(content: bytes) -> str | None:
 
 
 def name_of_text(content: bytes) -> str | None:
-    """What a text file that is no JSON document is; None if its lines tell nothing."""
+    """What a text file that is not a JSON document is; None if its lines do not show it."""
     if b"\0" in content[:EXAMINED]:
         return "a binary file of an unknown format"
     text = content[:EXAMINED].decode("utf-8-sig", errors="replace")

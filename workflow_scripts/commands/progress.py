@@ -77,7 +77,7 @@ def read_run(
 ) -> Run:
     """State of one run from its outputs and from the progress.json that its trainer writes.
 
-    missing: folders with a declared result that is missing: the run is to be trained again, or sampled on a benchmark.
+    missing: folders in which a declared result is missing, so that the run has to be trained or sampled again.
     """
     run, evals = root / "runs" / arm / f"seed-{seed}", root / "evals" / arm / f"seed-{seed}"
     trained = (run / "checkpoints.parquet").exists() and run not in missing
@@ -117,7 +117,7 @@ def read_runs(
     benchmarks: Sequence[str],
     missing: Iterable[str] = (),
 ) -> list[Run]:
-    """State of all runs, in the order of the study. missing: paths of declared results that are not there."""
+    """State of all runs, in the order of the study. missing: paths of declared results that are missing."""
     folders = frozenset(
         folder.parent if folder.name == "branch_states" else folder for folder in {Path(p).parent for p in missing}
     )

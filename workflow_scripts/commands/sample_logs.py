@@ -196,15 +196,18 @@ def _graded_by_name(samples: list[Sample], metric: str) -> None:
 
 
 def _shares(samples: list[Sample], metric: str) -> list[float] | None:
-    """A metric's values; None where one of them is no number from 0 to 1, so that it cannot say what is correct."""
+    """A metric's values; None if one of them is not a number from 0 to 1, so that it cannot say what is correct."""
     values = [sample.metrics.get(metric) for sample in samples]
     numbers = [float(value) for value in values if isinstance(value, int | float) and 0 <= value <= 1]
     return numbers if len(numbers) == len(values) else None
 
 
 def _check_alternatives(samples: list[Sample], metric: str) -> list[str]:
-    """The metrics that could have been taken instead of the usual one. InputError where it is constant and another is
-    not, or the other way round: one of them then does not measure what is correct, and only the user knows which."""
+    """The metrics that could have been taken instead of the usual one.
+
+    Raises InputError if the usual one is constant and another is not, or the other way round: one of them then does not
+    measure what is correct, and only the user knows which.
+    """
     own, others = _shares(samples, metric), []
     for name in dict.fromkeys(name for sample in samples for name in sample.metrics):
         values = _shares(samples, name)
@@ -222,7 +225,7 @@ def _check_alternatives(samples: list[Sample], metric: str) -> list[str]:
 
 
 def _allowed(metric: str) -> int:
-    """How many answers the metric lets pass at once, by its name."""
+    """Of how many answers one must be correct for the metric to be 1, by its name."""
     found = DRAWN.search(metric)
     return int(found.group(1)) if found else 1
 
@@ -230,8 +233,8 @@ def _allowed(metric: str) -> int:
 def _check_single(metric: str) -> None:
     if _allowed(metric) != 1:
         raise InputError(
-            f"metric {metric} is 1 as soon as one of {_allowed(metric)} answers is correct: c cannot be told; choose "
-            "one of single answers with --metric"
+            f"metric {metric} is 1 as soon as one of {_allowed(metric)} answers is correct: c cannot be determined; "
+            "choose a metric of single answers with --metric"
         )
 
 
@@ -273,7 +276,7 @@ def read(path: Path, arm: str, seed: int, wanted: str | None) -> Part:
     drawn = max(sample.responses for sample in samples)
     notes = []
     if others := [] if chosen else _check_alternatives(samples, metric):
-        notes.append(f"{metric} counts as correct; the log has {listed(others)} too, which --metric can choose.")
+        notes.append(f"{metric} counts as correct; the log also has {listed(others)}, which --metric can choose.")
     if drawn > 1 and max(n for n, _ in counts) == 1:
         notes.append(f"{drawn} responses a problem, of which {metric} grades one (a vote, or the first): n is 1.")
     rows = {

@@ -17,13 +17,13 @@ CLIPS = (EITHER, LOWER, UPPER, *WHOLE)
 FLAT, TRUNCATED = "frac_reward_zero_std", "completions/clipped_ratio"
 SHARES = {*CLIPS, FLAT, TRUNCATED}
 RATIO = "ratio"  # mean importance ratio; of TRL's trainers only AsyncGRPOTrainer logs it
-TOKENS = "num_tokens"  # generated so far; TRL since 0.16 logs it where it draws rollouts
+TOKENS = "num_tokens"  # generated so far; TRL 0.16 and later log it where they draw rollouts
 LENGTH, LENGTHS = "completion_length", "completions/mean_length"  # TRL up to 0.16 and Unsloth; TRL since 0.17
 RATE = "learning_rate"
 USED = {*SHARES, RATIO, TOKENS, LENGTH, LENGTHS, RATE, "entropy", "reward", "reward_std"}
 MOST_BYTES = 500_000_000  # a step takes about a thousand
 ABOVE_ONE = 1e-6  # by which a mean in float32 may exceed a share of 1
-RATIO_ROUNDING = 1e-6  # the same of a mean ratio that is 1
+RATIO_ROUNDING = 1e-6  # by which a mean ratio of 1 may differ from 1 in float32
 ROUNDED = 0.015  # by which three shares rounded to two digits may miss their sum
 
 
@@ -61,20 +61,20 @@ class Log:
         self.counted = self._what_is_counted()
 
     def _what_is_counted(self) -> Counted:
-        """By the metrics that stand beside a clip_ratio without a bound: they tell the version."""
+        """What the clip metrics count, by the metrics next to a clip_ratio without a bound, which show the version."""
         if not self.clip:
             return Counted.NOTHING
         if any(self.get(name) for name in CLIPS if name != "clip_ratio"):
             return Counted.CLIPPED
         if self.get(RATIO):
             return Counted.EITHER_SIDE
-        if self.get(LENGTHS):  # of the Liger kernel, which has counted right in every version
+        if self.get(LENGTHS):  # of the Liger kernel, which counts correctly in every version
             return Counted.CLIPPED
         return Counted.UNCLIPPED if self.get(LENGTH) else Counted.UNDEFINED
 
     @property
     def shows_clip(self) -> bool:
-        """Whether the clip metrics count at least all that the clip stops."""
+        """Whether the clip metrics count at least everything that the clip stops."""
         return self.counted in (Counted.CLIPPED, Counted.EITHER_SIDE)
 
     @property
@@ -224,7 +224,9 @@ def _log(name: str, entries: Iterable[Any]) -> Log:
             else:
                 metrics.setdefault(metric, {})[step] = number
     if not rewarded and not set(CLIPS) & metrics.keys():
-        raise LogError(f"no clip metric and no reward: none of {', '.join(CLIPS)}, so this is no log of a GRPO run")
+        raise LogError(
+            f"no clip metric and no reward: none of {', '.join(CLIPS)}, so this is not the log of a GRPO run"
+        )
     return Log(name, metrics, sorted(kept), rewarded, +left_out)
 
 

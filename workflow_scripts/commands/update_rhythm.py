@@ -9,15 +9,15 @@ from itertools import pairwise
 
 from workflow_scripts.commands.trainer_log import Log
 
-NOISE = 0.1  # of the mean clip share: what fires below it is taken for noise when a period is looked for
+NOISE = 0.1  # part of the mean clip share; what fires below it counts as noise when a period is searched for
 REGULAR = 0.9  # part of the rollout batches that must have the same number of updates; a resumed run has odd ones
-CHANCE = 0.001  # of a pattern in the clip that is none
+CHANCE = 0.001  # probability of so much silence without a period
 MULTIPLE = 10.0  # log-likelihood by which a period must explain the clip better than one that divides it
-LONGEST = 64  # updates per rollout batch that are looked for in the clip's pattern
+LONGEST = 64  # most updates per rollout batch that are searched for in the clip's pattern
 
 
 class Rhythm(Enum):
-    """What the log tells of the updates per rollout batch."""
+    """What the log shows about the updates per rollout batch."""
 
     REGULAR = auto()  # the same number in nearly every batch
     ONE_BATCH = auto()  # a single rollout batch, so a lower limit
@@ -57,7 +57,7 @@ class Updates:
     def said(self) -> str:
         """One line for the table."""
         most = f"; at most {self.most}" if self.most else ""
-        odd = f", but for {self.odd} of {self.batches} batches" if self.odd else ""
+        odd = f", except in {self.odd} of {self.batches} batches" if self.odd else ""
         return {
             Rhythm.REGULAR: f"{self.count}{odd}",
             Rhythm.ONE_BATCH: f"at least {self.count}: one rollout batch",

@@ -18,12 +18,12 @@ class Group:
     """What a bound may depend on, for B rollouts of T tokens.
 
     advantage (B,1). group_correct (B,1): how many rollouts of the group have a reward that is a success; advantages do
-    not tell it, since shaped rewards, scales and weights change their signs. group_size: rollouts of a prompt.
-    old_log_prob (B,T): log-probabilities under the policy that drew the rollouts, 0 behind the end of a completion.
-    mask (B,T): 1 for the tokens of a completion, 0 behind its end; all 1 if it is left out.
+    not show it, since shaped rewards, scales and weights change their signs. group_size: rollouts of a prompt.
+    old_log_prob (B,T): log-probabilities under the policy that drew the rollouts, 0 after the end of a completion.
+    mask (B,T): 1 for the tokens of a completion, 0 after its end; all 1 if it is left out.
 
-    T is the longest completion of the tensor at hand, not of the rollout batch: a bound must not depend on it, nor on
-    the other rows. Raises ValueError for other shapes, and for a group of one rollout.
+    T is the longest completion of one micro-batch, not of the rollout batch: a bound must not depend on T or on the
+    other rows. Raises ValueError for other shapes, and for a group of one rollout.
     """
 
     advantage: Tensor

@@ -20,7 +20,7 @@ def _families() -> dict[str, dict[str, Any]]:
 def encode(tokenizer: PreTrainedTokenizerBase, questions: list[str], family: str) -> list[list[int]]:
     """Token ids of each question in a prompt family: a text template, or the tokenizer's own chat template.
 
-    A prompt is a text to go on with: what the tokenizer appends to a text, such as its end token, is left out.
+    A prompt is a text to continue: what the tokenizer appends to a text, such as its end token, is left out.
     Raises PromptError if the family needs a chat template and the tokenizer has none, or has one that ends a prompt
     with the end token instead of starting the answer.
     """
@@ -43,7 +43,7 @@ def encode(tokenizer: PreTrainedTokenizerBase, questions: list[str], family: str
 
 
 def refuse_ended(tokenizer: PreTrainedTokenizerBase, ids: list[int], ends: set[int], family: str) -> None:
-    """Raises PromptError for a prompt in which nothing but white space comes behind one of these end tokens."""
+    """Raises PromptError for a prompt in which only white space follows one of these end tokens."""
     for token in reversed(ids):
         if token in ends:
             raise PromptError(
@@ -56,7 +56,7 @@ def refuse_ended(tokenizer: PreTrainedTokenizerBase, ids: list[int], ends: set[i
 
 
 def appended(tokenizer: PreTrainedTokenizerBase) -> list[int]:
-    """The tokens that the tokenizer puts behind every text."""
+    """The tokens that the tokenizer appends to every text."""
     probe = "1"
     text, whole = (tokenizer(probe, add_special_tokens=special)["input_ids"] for special in (False, True))
     for start in range(len(whole) - len(text) + 1):

@@ -1,4 +1,4 @@
-"""Stop strings: where a completion ends that a model would otherwise go on with, the same for every engine.
+"""Stop strings: where a completion ends that a model would otherwise continue, the same for every engine.
 
 A completion ends with the token whose text completes a stop string: it is the shortest prefix of what the model writes
 whose decoded text (without special tokens) contains one. Its text is what comes before the stop string.
@@ -29,7 +29,7 @@ def end_at_stop(tokenizer: PreTrainedTokenizerBase, token_ids: list[int], stop: 
 
 
 class StopWatch:
-    """Tells of completions that grow token by token which of them have just completed a stop string.
+    """Finds, among completions that grow token by token, those that have just completed a stop string.
 
     Decoding whole completions in every step would take time that grows with their square: only so many last tokens are
     decoded as a stop string can have, and the whole only where they contain one.

@@ -184,6 +184,6 @@ class VLLMEngine:
         return [self._stopped(one, options.stop) for one in drawn] if options.stop else drawn
 
     def _stopped(self, drawn: Completion, stop: tuple[str, ...]) -> Completion:
-        """vLLM waits for whole characters, so it may go on for a token behind a stop string."""
+        """vLLM waits for whole characters, so it may draw one token more after a stop string."""
         found = cut(decoded(self.tokenizer, [drawn.token_ids])[0], stop)[1]
         return Completion(end_at_stop(self.tokenizer, drawn.token_ids, stop), False) if found else drawn

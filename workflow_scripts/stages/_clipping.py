@@ -15,7 +15,7 @@ class Clip(StrEnum):
     """What a clip did."""
 
     NEVER = "never"  # nothing fired
-    NOISE = "noise"  # at least half of what fires, fires where the ratio is 1
+    NOISE = "noise"  # the share at first updates, where the ratio is 1, is at least half of the later one
     RARE = "rare"  # it fires, beyond noise on less than RARE of the tokens
     ACTS = "acts"
 

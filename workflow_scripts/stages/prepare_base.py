@@ -168,9 +168,11 @@ def _make(job: Job, lease: Any) -> None:
     _check_fit(model, tokenizer, job.compute["fits"])
     left_out = tokenizer.decode(appended(tokenizer))
     if left_out:
-        print(f"the tokenizer appends {left_out} to every text; prompts that are texts leave it out", flush=True)
-    said = {"left_out_of_prompts": left_out} if left_out else {}
-    job.write("manifest", tables.MANIFEST, state.folder_rows(folder, folder.parent), **said)
+        print(
+            f"the tokenizer appends {left_out} to every text; prompts without a chat template leave it out", flush=True
+        )
+    footer = {"left_out_of_prompts": left_out} if left_out else {}
+    job.write("manifest", tables.MANIFEST, state.folder_rows(folder, folder.parent), **footer)
 
 
 if __name__ == "__main__":

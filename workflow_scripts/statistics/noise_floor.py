@@ -34,7 +34,7 @@ def sd_interval(sd: float, df: int) -> tuple[float, float]:
     if df < 1:
         return np.nan, np.nan
     low, high = _sd_factors(df)
-    return sd * low, min(sd * high, max(sd, MOST_SD))  # an estimate may lie above what the SD itself can be
+    return sd * low, min(sd * high, max(sd, MOST_SD))  # an estimate may exceed what the SD itself can be
 
 
 @lru_cache(None)

@@ -105,7 +105,7 @@ def _sets(study: "Study") -> Iterator[str]:
 
 @_reads("arms", "sets")
 def _names_apart(study: "Study") -> Iterator[str]:
-    """Arms and problem sets have folders and files of their names, and macOS, as it is sold, ignores case in them."""
+    """Arms and problem sets name folders and files, and macOS by default ignores their case."""
     for section, names in (("arms", [*study.arms]), ("sets", [*study.sets, *study.all_benchmarks])):
         first: dict[str, str] = {}
         for name in names:

@@ -2,8 +2,8 @@
 
 The objectives are evaluated with the functions that train, on rollouts made up so that every count of correct ones,
 both signs of the advantage and both sides of every bound occur. The gradient is that of the loss of an optimizer step
-with respect to the log-probability of each token. Importing this imports torch, which takes longer than reading a
-study: `static_gate` asks only about arms that may be equal.
+with respect to the log-probability of each token. Importing this module imports torch, which takes longer than reading
+a study, so `static_gate` calls it only for arms that may be equal.
 """
 
 from dataclasses import dataclass, replace

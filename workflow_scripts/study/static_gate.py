@@ -1,9 +1,8 @@
-"""Arms whose comparison can show nothing, found before anything is spent.
+"""Arms whose comparison can show nothing, found before any job starts.
 
-Two arms that are alike in all that reaches the weights but their objectives train alike if the objectives have equal
-gradients wherever training can take them: at ratio 1 with one update per rollout batch, at any ratio with more.
-`equal_gradients` evaluates both. It imports torch, so it is asked only where arithmetic on the keys cannot tell the
-objectives apart.
+Two arms that differ only in their objectives train alike if the objectives have equal gradients wherever training can
+take them: at ratio 1 with one update per rollout batch, at any ratio with more. `equal_gradients` evaluates both. It
+imports torch, so it is called only if arithmetic on the keys does not show that the objectives differ.
 """
 
 import math
@@ -36,7 +35,7 @@ class Same(Enum):
 
 @dataclass(frozen=True)
 class Setting:
-    """What of an arm's settings its objective depends on."""
+    """The settings of an arm on which its objective depends."""
 
     group_size: int
     prompts: int
@@ -48,7 +47,7 @@ class Setting:
 
 
 def reaching(arm: "Arm", engine: str) -> dict[str, Any]:
-    """What of an arm reaches the weights, but for its objective."""
+    """The settings of an arm that reach the weights, without its objective."""
     training = arm.training.model_dump(exclude_none=True)
     for key in ("checkpoints", "beta", "success_threshold"):  # the last two are part of the objective
         training.pop(key, None)
@@ -60,14 +59,14 @@ def reaching(arm: "Arm", engine: str) -> dict[str, Any]:
 
 
 def _normal(objective: Objective) -> Objective:
-    """The objective without keys that say nothing."""
+    """The objective without keys that have no effect."""
     advantage = {key: value for key, value in objective["advantage"].items() if value or key != "focal_gamma"}
     return objective | {"advantage": advantage}
 
 
 def _plain_bounds(keys: Objective, correct: int, size: int) -> tuple[float, float, float, float] | None:
     """Bounds in plain numbers, for `correct` rollouts of `size` and old probability 1/2: lower and upper for A > 0,
-    then for A < 0. None: a policy that is not known here, so that its function has to be asked."""
+    then for A < 0. None: a policy that is not known here, so its function has to be evaluated."""
     share = (size - correct) / (size - 1)
     mean = (size - keys.get("mean_correct", (2 * size - 1) / 3)) / (size - 1)
     low, wide = keys.get("eps_low", 0.0), keys.get("eps_high_max", 0.0)
@@ -149,7 +148,7 @@ def _follows_length(objective: Objective) -> bool:
 
 
 def _why_same(study: "Study", arm: "Arm", other: "Arm", reached: dict[str, dict[str, Any]]) -> Same | None:
-    """Why an arm cannot differ from another one; None if it can, as far as can be told before training. reached:
+    """Why an arm cannot differ from another one; None if it can, as far as the settings show. reached:
     `reaching` of each arm."""
     branch = arm.branch_from is not None and arm.branch_from.arm == other.name and arm.optimizer == "carry"
     parts = ["training", "rollout"] if branch else ["training", "rollout", "branch"]  # it goes on as its parent

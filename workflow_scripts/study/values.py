@@ -118,8 +118,8 @@ Number = Annotated[float, _Numeric]
 Positive = Annotated[float, Field(gt=0), _Numeric]
 NotNegative = Annotated[float, Field(ge=0), _Numeric]
 Share = Annotated[float, Field(gt=0, lt=1), _Numeric]
-LEAST = 1e-6  # level or margin: below it no study could say anything
-MOST_ALPHA = 0.5  # from here on two one-sided tests place a difference within any margin
+LEAST = 1e-6  # of a level or a margin: below it no study could show anything
+MOST_ALPHA = 0.5  # from here on two one-sided tests would place any difference within any margin
 Level = Annotated[float, Field(ge=LEAST, lt=MOST_ALPHA), _Numeric]
 Margin = Annotated[float, Field(ge=LEAST, lt=1), _Numeric]
 TopP = Annotated[float, Field(gt=0, le=1), _Numeric]

@@ -1,6 +1,6 @@
 """What a rollout batch is scored by: the text of each completion and whether the token limit cut it off.
 
-TRL takes a completion that does not end with an end token for cut off. One that ends at a stop string is not.
+TRL counts a completion as cut off if it does not end with an end token. One that ends at a stop string is not cut off.
 """
 
 from collections.abc import Iterator

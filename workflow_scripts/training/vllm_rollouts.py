@@ -133,7 +133,7 @@ class Rollouts(vllm_generation.VLLMGeneration):
             drawn = draw(prompts, self.seeds, options, ends)
         if options.stop is None:
             return prompts, *drawn
-        # vLLM waits for whole characters, so it may go on for a token behind a stop string
+        # vLLM waits for whole characters, so it may draw one token more after a stop string
         kept = [len(end_at_stop(self.processing_class, ids, options.stop)) for ids in drawn[0]]
         return prompts, *([row[:count] for row, count in zip(part, kept, strict=True)] for part in drawn)
 
