@@ -233,7 +233,7 @@ def _fault(arm: "Arm", other: "Arm", same: Same) -> str:
     elif same is Same.GRADIENTS:
         allowed = f"its gradients are equal at every ratio, although {listed} differ; change them, or {unless}"
     elif keys:
-        allowed = f"{listed} never reach the weights; change what is trained, or {unless}"
+        allowed = f"the settings that differ ({listed}) never reach the weights; change what is trained, or {unless}"
     elif arm.branch_from is not None and arm.branch_from.arm == other.name:
         allowed = f"the branch repeats its parent; change its objective or training, or {unless}"
     else:
