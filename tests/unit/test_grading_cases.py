@@ -74,6 +74,10 @@ THINKING = [
     (r"It is \boxed{18}.", True, "correct"),
     (r"First try: \boxed{20}. Hmm, wait, \boxed{18}", False, "correct"),
     ("I think #### 18", False, "correct"),
+    (r"It is \boxed{18}. (The answer should be in \boxed{}.)", False, "correct"),
+    (r"The answer is 18. I was asked to use \boxed{ }.", False, "correct"),
+    (r"It is \boxed{20}. (The answer should be in \boxed{}.)", False, "wrong"),
+    (r"Perhaps \boxed{18}, in \boxed{}? Hmm, wait", True, "truncated"),
 ]
 
 HEADINGS = [
@@ -702,6 +706,9 @@ MATH = [
     (r"\textbf{(B)}\ 42", r"D", False),
     (r"\text{Option B}", r"B", True),
     (r"\text{Choice (B)}", r"B", True),
+    (r"\therefore x = 72", r"72", True), (r"\therefore x = 72", r"27", False), (r"\Rightarrow 72", r"72", True),
+    (r"72\checkmark", r"72", True), (r"72 \checkmark", r"7", False), (r"\checkmark 72", r"72", False),
+    (r"A \Rightarrow B", r"B", False), (r"x=1 \Rightarrow 72", r"72", False),
 ]  # fmt: skip
 
 
