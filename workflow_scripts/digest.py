@@ -10,6 +10,7 @@ a prompt family) is handed in as *roots*, so that a change to one clip policy to
 import ast
 import hashlib
 import json
+from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache
@@ -297,25 +298,68 @@ def members(module: str, name: str) -> tuple[str, ...]:
     return tuple(name for name in found if not name.startswith("_"))
 
 
+def _parameters(function: ast.FunctionDef) -> list[ast.arg]:
+    return [*function.args.posonlyargs, *function.args.args, *function.args.kwonlyargs]
+
+
+def _annotated(parameter: ast.arg, of: str) -> bool:
+    note = parameter.annotation
+    return (isinstance(note, ast.Name) and note.id == of) or (isinstance(note, ast.Constant) and note.value == of)
+
+
+def _renamed(function: ast.FunctionDef, names: set[str]) -> set[str]:
+    """Other names that a function gives to a value of one of these names."""
+    pairs = ((node.value, node.targets) for node in _walked(function) if isinstance(node, ast.Assign))
+    return {
+        target.id
+        for value, targets in pairs
+        for target in targets
+        if isinstance(value, ast.Name) and value.id in names and isinstance(target, ast.Name)
+    }
+
+
+def _handed_on(function: ast.FunctionDef, names: set[str], to: dict[str, ast.FunctionDef]) -> Iterator[tuple[str, str]]:
+    """(name of a function, its parameter) for every call that passes on a value of one of these names."""
+    for node in _walked(function):
+        if not (isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in to):
+            continue
+        called = to[node.func.id]
+        places = [*called.args.posonlyargs, *called.args.args]
+        given = [*zip((p.arg for p in places), node.args, strict=False), *((k.arg, k.value) for k in node.keywords)]
+        for parameter, value in given:
+            if parameter and isinstance(value, ast.Name) and value.id in names:
+                yield called.name, parameter
+
+
+def _attributes(function: ast.FunctionDef, names: set[str]) -> Iterator[str]:
+    """Attributes that a function reads of the values of these names, by a dot or by getattr without a default."""
+    for node in _walked(function):
+        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id in names:
+            yield node.attr
+        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "getattr":
+            match node.args:
+                case [ast.Name(id=name), ast.Constant(value=str(attribute))] if name in names:
+                    yield attribute
+
+
 @lru_cache(None)
 def attributes_read(module: str, function: str, of: str) -> tuple[str, ...]:
     """Attributes that a function of a module of ours reads on its first parameter, without importing the module.
 
     They include those that functions of the same module, as far as it reaches them, read on parameters annotated as the
-    class `of`.
+    class `of` or given that parameter.
     """
-    full, seen, found = f"{PACKAGE}.{module}", set[_Symbol](), set[str]()
+    full, seen = f"{PACKAGE}.{module}", set[_Symbol]()
     _reach(full, function, (), seen)
-    for where, symbol in seen:
-        for top in _nodes(full, symbol) if where == full and symbol else ():
-            if not isinstance(top, ast.FunctionDef):
-                continue
-            parameters = [*top.args.posonlyargs, *top.args.args]
-            names = {p.arg for p in parameters if isinstance(p.annotation, ast.Name) and p.annotation.id == of}
-            names |= {parameters[0].arg} if symbol == function and parameters else set()
-            found |= {
-                node.attr
-                for node in _walked(top)
-                if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id in names
-            }
-    return tuple(sorted(found))
+    tops = [top for where, symbol in sorted(seen, key=str) if where == full and symbol for top in _nodes(full, symbol)]
+    functions = {top.name: top for top in tops if isinstance(top, ast.FunctionDef)}
+    names = {name: {p.arg for p in _parameters(top) if _annotated(p, of)} for name, top in functions.items()}
+    names[function] |= {p.arg for p in _parameters(functions[function])[:1]}
+    before: dict[str, set[str]] = {}
+    while before != names:
+        before = {name: set(own) for name, own in names.items()}
+        for name, top in functions.items():
+            names[name] |= _renamed(top, names[name])
+            for called, parameter in _handed_on(top, names[name], functions):
+                names[called].add(parameter)
+    return tuple(sorted({read for name, top in functions.items() for read in _attributes(top, names[name])}))

@@ -32,7 +32,7 @@ _KINDS = tuple(
         (rb".{257}ustar", "a tar archive", "unpack it first"),
         (rb"PK\x03\x04", "a zip archive or an Excel workbook", "unpack it, or save the sheet as csv"),
         (rb"\xd0\xcf\x11\xe0", "an old Excel workbook", "save the sheet as csv"),
-        (rb"\xff\xfe|\xfe\xff", "UTF-16 text", "save it as UTF-8"),
+        (rb"\xff\xfe[\t\n\r -~]\0|\xfe\xff\0[\t\n\r -~]", "UTF-16 text", "save it as UTF-8"),
         (rb"ARROW1\0|\xff\xff\xff\xff", "an Arrow file", _TABLE),
         (rb"SQLite format 3\0", "an SQLite database", _TABLE),
         (rb"\x89HDF", "an HDF5 file", _TABLE),

@@ -168,6 +168,8 @@ AGGREGATES = {
     "one set, plausible n": rows([("mine", 64, 30)]),
     "two sets as problems": rows([("gsm8k", 480, 293), ("MATH-500", 500, 100)]),
     "two sets of equal size": rows([("GSM8K", 500, 293), ("minerva_math", 500, 100)]),
+    "editions of equal size": rows([("AIME 2024", 30, 5), ("aime_2025", 30, 4), ("HMMT Feb 2025", 30, 3)]),
+    "splits of equal size": rows([("gsm8k_test", 500, 293), ("hendrycks_math_500", 500, 100)]),
     "subjects": rows([("Algebra", 124, 60), ("Geometry", 41, 20), ("Counting", 38, 4)]),
     "a benchmark's own name": rows([("my set", "my-set", 40, 20)], "arm,seed,benchmark,problem,n,c"),
     "one of two benchmarks": rows(
@@ -179,6 +181,7 @@ BY_PROBLEM = {
     "lost samples": rows([("p0", 8, 1), ("p1", 7, 1), ("p2", 6, 2)]),
     "many samples": rows([(f"p{i}", 480, 10 * i) for i in range(8)]),
     "two rounds": rows([(f"p{i}", 64 if i % 2 else 128, i) for i in range(8)]),
+    "problems numbered by set": rows([(f"aime-2024-{i}", 8, i) for i in range(1, 6)]),
     "a problem called test": rows([("test", 8, 1), ("p1", 8, 1), ("p2", 8, 2)]),
 }
 

@@ -46,6 +46,13 @@ EXACT_NUMBERS = [
     ("eighteen (20)", "18", False), ("eighteen / 2", "18", False), ("eighteen - 2", "18", False),
     ("18 can't be right", "18", False), ("18 seems off", "18", False), ("18 twelfths", "18", False),
     ("thirteen point", "13", False), ("42。", "42", True), ("42।", "42", True),
+    ("18 tens", "18", False), ("18 quadrillion", "18", False), ("18 below zero", "18", False), ("18T", "18", False),
+    ("$1.5T", "1500000000000", True), ("18 T", "18", True), ("18 T-shirts", "18", True),
+    ("18 K-pop albums", "18", True),
+    ("18 e-mails", "18", True), ("18 isnt right", "18", False), ("18 cannot be", "18", False),
+    ("18 wait", "18", False), ("18 actually twenty", "18", False), ("18 rejected", "18", False),
+    ("18 rejected applicants", "18", True), ("18 error", "18", False), ("18 errors", "18", True),
+    ("18 inverse", "18", False), ("18 mill", "18", False), ("18 windmills", "18", True),
 ]  # fmt: skip
 
 # A whole completion, the reference answer 18, whether the completion was cut at the token limit, the status.
@@ -67,6 +74,10 @@ THINKING = [
     (r"It is \boxed{18}.", True, "correct"),
     (r"First try: \boxed{20}. Hmm, wait, \boxed{18}", False, "correct"),
     ("I think #### 18", False, "correct"),
+    (r"It is \boxed{18}. (The answer should be in \boxed{}.)", False, "correct"),
+    (r"The answer is 18. I was asked to use \boxed{ }.", False, "correct"),
+    (r"It is \boxed{20}. (The answer should be in \boxed{}.)", False, "wrong"),
+    (r"Perhaps \boxed{18}, in \boxed{}? Hmm, wait", True, "truncated"),
 ]
 
 HEADINGS = [
@@ -695,6 +706,9 @@ MATH = [
     (r"\textbf{(B)}\ 42", r"D", False),
     (r"\text{Option B}", r"B", True),
     (r"\text{Choice (B)}", r"B", True),
+    (r"\therefore x = 72", r"72", True), (r"\therefore x = 72", r"27", False), (r"\Rightarrow 72", r"72", True),
+    (r"72\checkmark", r"72", True), (r"72 \checkmark", r"7", False), (r"\checkmark 72", r"72", False),
+    (r"A \Rightarrow B", r"B", False), (r"x=1 \Rightarrow 72", r"72", False),
 ]  # fmt: skip
 
 

@@ -188,13 +188,15 @@ def test_the_stages_say_in_one_line_that_the_grader_cannot_work(tmp_path, client
 
 def test_the_training_reward_is_the_same_function(client):
     from workflow_scripts.stages.train import _grader
+    from workflow_scripts.training.scored import Scored
     from workflow_scripts.training.trainer import Trainer
 
     grader = _grader("math_answer", grading.version("math_answer"))
-    trainer = SimpleNamespace(eos_token_ids=[0], grade=grader, _scored=SimpleNamespace())
+    trainer = SimpleNamespace(grade=grader)
 
     def rewards(*said: str) -> list[float]:
         ids = [[5, 0 if text.endswith("}") else 7] for text in said]
+        trainer._scored = Scored.of(list(said), [""] * len(said), ids, {0}, None)
         gold = ["\\frac{1}{2}"] * len(said)
         return Trainer.score(trainer, [], list(said), ids, answer=gold, problem_id=[])
 

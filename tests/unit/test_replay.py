@@ -154,21 +154,37 @@ def indirect(group, *, half_width: float):
 def _step(here: Group):
     return here.step
 
+def given(group, *, half_width: float):
+    here = group
+    return _one_sided(group, 1 - half_width, 1 + half_width * _reward(2, value=here))
+
+def _reward(scale, *, value):
+    return scale * getattr(value, "reward")
+
+def counted(group, *, half_width: float):
+    return _one_sided(group, 1 - half_width, 1 + half_width * (1 - 0.5 * (_length(group) > 20)))
+
+def _length(completions):
+    return (completions.old_log_prob != 0).sum(1, keepdim=True)
+
 def modest(group, *, half_width: float):
     return _one_sided(group, 1 - half_width, 1 + half_width * group.completion_tokens * group.mask.shape[1])
 """
 
 
 def test_a_policy_that_asks_for_what_a_group_lacks_is_refused() -> None:
-    """In the policy itself or in a helper of it; before anything is trained."""
+    """In the policy itself or in a helper of it; before anything is trained. `counted` differs from the baseline's
+    fixed width only for completions longer than those on which gradients are compared."""
     configs = []
-    for name in ("curious", "indirect", "modest"):
+    for name in ("curious", "indirect", "given", "counted", "modest"):
         config = yaml.safe_load((ROOT / "config.yaml").read_text(encoding="utf-8"))
+        config["arms"]["gspo_asym"] |= {"eps_low": 0.1, "eps_high": 0.1}
         config["arms"]["gapo"] = {"preset": "gapo_seq", "bounds": name, "half_width": 0.1}
         configs.append(config)
     script = (
         "import ast, json, sys; from workflow_scripts import digest;"
         "policies, configs = json.load(sys.stdin);"
+        "from workflow_scripts.objectives import bounds; exec(policies, vars(bounds));"
         "digest._tree('workflow_scripts.objectives.bounds').body.extend(ast.parse(policies).body);"
         "from workflow_scripts.study import StudyFaults, load\n"
         "for config in configs:\n"
@@ -183,4 +199,5 @@ def test_a_policy_that_asks_for_what_a_group_lacks_is_refused() -> None:
     assert [line.partition(", completion_tokens")[0] for line in said.splitlines()] == [
         f"arms.gapo.bounds: 'curious': it reads group.entropy, {holds}",
         f"arms.gapo.bounds: 'indirect': it reads group.step, {holds}",
+        f"arms.gapo.bounds: 'given': it reads group.reward, {holds}",
     ]

@@ -14,10 +14,12 @@ from workflow_scripts.commands.counts_table import InputError, Part
 # Names of a whole set in the column problem, beside the benchmarks that this package knows; without marks and case.
 SETS = {
     "all", "aime", "amc", "arc", "arceasy", "arcchallenge", "average", "avg", "bbh", "benchmark", "combined", "gpqa",
-    "gpqadiamond", "gsm", "gsm8k", "hellaswag", "hendrycksmath", "hmmt", "humaneval", "humanevalplus", "ifeval",
-    "livecodebench", "macro", "math", "math500", "mathqa", "mbpp", "mbppplus", "mean", "minerva", "minervamath", "mmlu",
-    "mmlupro", "olympiadbench", "overall", "test", "total", "train", "truthfulqa", "validation",
+    "gpqadiamond", "gsm", "gsm8k", "hellaswag", "hendrycksmath", "hendrycksmath500", "hmmt", "humaneval",
+    "humanevalplus", "ifeval", "livecodebench", "macro", "math", "math500", "mathqa", "mbpp", "mbppplus", "mean",
+    "minerva", "minervamath", "mmlu", "mmlupro", "olympiadbench", "overall", "test", "total", "train", "truthfulqa",
+    "validation",
 }  # fmt: skip
+_EDITION = re.compile(r"(?:20\d\d|feb|nov|test|train|val|validation|main|cot|\d*shot|zeroshot)+$")  # after such a name
 FEWEST = 20  # samples; from here on an n that differs by problem is the size of a set, not a sign of lost samples
 
 
@@ -28,7 +30,8 @@ def _plain(name: str) -> str:
 def _named_sets(problems: list[str], benchmark: str) -> bool:
     """Whether most problems have the name of a set."""
     known = SETS | {_plain(name) for name in (*benchmarks.names(), benchmark)}
-    return sum(_plain(name) in known for name in problems) > len(problems) / 2
+    plain = [_plain(name) for name in problems]
+    return sum(name in known or _EDITION.sub("", name) in known for name in plain) > len(problems) / 2
 
 
 def _sizes_of_sets(rows: pd.DataFrame) -> bool:

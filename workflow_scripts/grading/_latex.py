@@ -24,14 +24,14 @@ _CLOSING = re.compile(r"\\(?:end\s{0,4}\{[A-Za-z]{1,20}\*?\}|[A-Za-z]+)|<[/|][^<
 
 
 def box_place(text: str, braces: re.Pattern[str] = BOX) -> tuple[int, int] | None:
-    """Where what the last balanced box holds begins and ends."""
+    """Where what the last balanced box holds begins and ends. An empty box states nothing: it may quote the task."""
     opened: list[tuple[int, bool]] = []
     last: tuple[int, int] | None = None
     for brace in braces.finditer(text):
         if brace[0] == "}":
             if opened:
                 start, boxed = opened.pop()
-                if boxed and (last is None or start > last[0]):
+                if boxed and text[start : brace.start()].strip() and (last is None or start > last[0]):
                     last = (start, brace.start())
         elif brace[0].endswith("{") and brace[0] != "\\{":
             opened.append((brace.end(), brace[0] != "{"))
@@ -168,6 +168,7 @@ _REWRITES = [
          r"|exp|lcm|gcd|max|min|det)\s*\}", r"\\\1 "),
         (r"\\(?:mathrm|mathit|mathsf)\s*\{\s*([eid])\s*\}(?![A-Za-z])", r"\1"),
         (r"\\(?:mathbf|boldsymbol|bm)\s*\{\s*([a-z])\s*\}", r"\\vec{\1}"),
+        (r"^\s*\\(?:therefore|implies|Rightarrow)(?![A-Za-z])|\\(?:checkmark|qed)(?![A-Za-z])\s*$", ""),
         (r"\\(?:varnothing|O|empty)(?![A-Za-z])", r"\\emptyset"),
         (r"\\(?:leq(?:slant|q)?|leqq)(?![A-Za-z])", r"\\le"),
         (r"\\(?:geq(?:slant|q)?|geqq)(?![A-Za-z])", r"\\ge"),

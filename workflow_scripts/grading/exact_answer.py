@@ -35,28 +35,32 @@ _NUMBER = re.compile(
     (?P<number>{_UNSIGNED})(?:[eE](?P<exponent>[-+]?\d{{1,2}})(?!\d))?
     (?:\s?/\s?(?P<denominator>\d{{1,100}}(?!\d)))?
     (?P<unit>(?:\s?/\s?(?=[a-z]{{3}}))?(?:[^0-9+*/=<>^_,;:\\{{}}()\[\]|&-]
-      |(?<=[a-z][a-z])[/-](?=[a-z])|(?<=[\d\s][kmb])/(?=[a-z]{{3}})|(?<=\bm)/(?=s\b|min\b|h\b)|(?<=[a-z])\^-?[1-3](?!\d))*)""",
+      |(?<=[a-z][a-z])[/-](?=[a-z])|(?<=[\d\s][kmb])/(?=[a-z]{{3}})|(?<=\bm)/(?=s\b|min\b|h\b)
+      |(?<=\s[a-z])-(?=[a-z]{{3}})|(?<=[a-z])\^-?[1-3](?!\d))*)""",
     re.ASCII | re.IGNORECASE | re.VERBOSE,
 )
 _SUFFIX = re.compile(
     rf"\s?(?:(?P<word>{'|'.join(MULTIPLIERS)})s?|(?P<thousand>k)|(?P<million>m(?-i:(?<=M)M?)|mn|mln|mio)"
-    r"|(?P<billion>b(?-i:(?<=B))|bn))(?![a-z])",
+    r"|(?P<billion>b(?-i:(?<=B))|bn)|(?P<trillion>^(?-i:T)))(?![a-z]|-[a-z])",
     re.IGNORECASE,
 )
 _FRACTION_NOUN = (
     r"third|fourth|fifth|sixth|seventh|eighth|ninth|tenth|eleventh|twelfth|\w+teenth|\w+tieth|hundredth|thousandth"
     r"|[mbtr]+illionth"
 )
+_REJECTED = "wrong|incorrect|false|invalid|inverted|rejected|mistake|error|bogus|questionable|dubious|doubtful"
 _NO_UNIT = re.compile(
     # other numbers, and what makes another number of the one before it
     rf"\b(?:{'|'.join(SMALL[1:])}|(?:{'|'.join(MULTIPLIERS)}|half|quarter)s?|halves|(?:{_FRACTION_NOUN})s"
-    r"|score|gross|mil|bil|trn?|tn|thou|grand|point|x|pi|infinity|and|or|to|by|times|plus|minus|over|divided|multiplied"
-    r"|negative|factorial|reciprocal|halved|doubled|tripled|mod|modulo|remainder|sqrt|log"
+    r"|tens|score|gross|mill?|bil|trn?|tn|thou|grand|\w+illions?|point|x|pi|infinity|and|or|to|by|times|plus|minus|over"
+    r"|divided|multiplied|negative|factorial|reciprocal|inverse|halved|doubled|tripled|mod|modulo|remainder|sqrt|log"
+    r"|(?:below|under)\szero"
     # doubts, and signs that the number is only a try
     r"|not|nope|never|no|maybe|perhaps|probably|possibly|unless|except|if|but|nor|neither|either|instead|isn|too|guess"
-    r"|unsure|uncertain|mistaken|impossible|unknown|undefined|seems|hmm|oops|sorry|kk)\b|\wn['’]t\b"
+    r"|unsure|uncertain|mistaken|impossible|unknown|undefined|seems|hmm|oops|sorry|wait|actually|cannot|kk)\b"
+    r"|\wn['’]t\b|\b(?:is|was|are|does|did|ca|wo|would|could)nt\b"
     # 18 third is no number, 18 third graders are 18; so with 18 wrong and 18 wrong answers
-    rf"|\b(?:{_FRACTION_NOUN}|wrong|incorrect|false|double|triple|root|power)\b(?![\s-](?:grade\s)?[a-z]{{3,}}[a-rt-z]s\b)"
+    rf"|\b(?:{_FRACTION_NOUN}|{_REJECTED}|double|triple|root|power)\b(?![\s-](?:grade\s)?[a-z]{{3,}}[a-rt-z]s\b)"
     r"|^\s?(?:squared|cubed|raised)\b|[π√∞∛ⅈ‰半十百千万萬亿億倍]"
 )
 _MONEY = re.compile(r"[$€£]|\b(?:dollar|euro|pound)s?\b", re.IGNORECASE)
@@ -95,8 +99,8 @@ def _multiplied(unit: str) -> tuple[int, str]:
     """The factor that words after a number begin with (12K dollars, 2 hundred thousand), and the words after it."""
     factor = 1
     while found := _SUFFIX.match(unit):
-        name = "thousand" if found["thousand"] else "million" if found["million"] else "billion"
-        factor *= MULTIPLIERS[(found["word"] or name).lower()]
+        name = next(name for name, text in found.groupdict().items() if text)
+        factor *= MULTIPLIERS[found["word"].lower() if name == "word" else name]
         unit = unit[found.end() :]
     return factor, unit
 

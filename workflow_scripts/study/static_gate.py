@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 FARTHEST = 16.0  # a log ratio that no training reaches: the token's probability was 1e-7, or falls to that
 RESOLUTION = 1.2e-7  # two bounds nearer to each other than float32 resolves are one
+OF_NO_LENGTH = ("dcpo",)  # it reads the old log-probabilities, each for its own token
 _SAPO_TAU = (1.0, 1.05)
 
 Objective = dict[str, Any]
@@ -142,9 +143,14 @@ def _surrogates_differ(one: Objective, other: Objective, setting: Setting) -> bo
 
 
 def _follows_length(objective: Objective) -> bool:
-    """Whether a clip policy may depend on the length of completions, of which only a few are tried."""
-    read = digest.attributes_read("objectives.bounds", objective["bounds"], "Group") if "bounds" in objective else ()
-    return not {"mask", "completion_tokens", "position"}.isdisjoint(read)
+    """Whether a clip policy may depend on the length of completions, of which only a few are tried.
+
+    The old log-probabilities tell the length too: they are 0 behind the end of a completion.
+    """
+    if "bounds" not in objective or objective["bounds"] in OF_NO_LENGTH:
+        return False
+    read = digest.attributes_read("objectives.bounds", objective["bounds"], "Group")
+    return not {"mask", "completion_tokens", "position", "old_log_prob"}.isdisjoint(read)
 
 
 def _why_same(study: "Study", arm: "Arm", other: "Arm", reached: dict[str, dict[str, Any]]) -> Same | None:
@@ -226,7 +232,7 @@ def _fault(arm: "Arm", other: "Arm", same: Same) -> str:
     elif same is Same.GRADIENTS:
         allowed = f"its gradients are equal at every ratio, although {listed} differ; change them, or {unless}"
     elif keys:
-        allowed = f"{listed} never reach the weights; change what is trained, or {unless}"
+        allowed = f"the settings that differ ({listed}) never reach the weights; change what is trained, or {unless}"
     elif arm.branch_from is not None and arm.branch_from.arm == other.name:
         allowed = f"the branch repeats its parent; change its objective or training, or {unless}"
     else:
