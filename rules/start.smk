@@ -37,7 +37,9 @@ def begin():
     if GPUS == 0 and STUDY.model.source != "embedded" and workflow.local_exec and progress.gpus_here():
         print("compute.gpus is 0: this study runs on the CPU, though there is a GPU here", file=sys.stderr)
     if late := preflight.set_to_now(Path(ROOT)):
-        print(f"{late} files below {ROOT} were of the future, by the clock here; they are of now", file=sys.stderr)
+        print(
+            f"{late} files in {ROOT} had timestamps in the future; they were reset to the current time", file=sys.stderr
+        )
     registration.record(registered(), PLAN)
     progress.follow(ROOT, RUNS, LAST_STEPS, SAMPLED)
 

@@ -317,7 +317,7 @@ def _compare(options: argparse.Namespace) -> None:
         _say("\nWarnings\n" + ("\n" if options.markdown else "") + "\n".join(f"- {line}" for line in found.warnings))
     lines = _table(analysis, made)
     _say("\n" + (markdown_table(lines) if options.markdown else columns(lines)))
-    _say("\nIn points of 100. Beyond the sentences above all is exploratory. detects: effect seen with 80 % power.")
+    _say("\nIn points of 100. Everything but the verdicts above is exploratory. detects: effect seen with 80 % power.")
 
 
 def main(arguments: list[str]) -> int:
