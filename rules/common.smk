@@ -71,8 +71,8 @@ HOLDOUTS = STUDY.all_benchmarks
 PROMPT = of.prompt_root(STUDY)
 GPUS = STUDY.compute.gpus
 PROCESSES = STUDY.compute.processes or max(1, GPUS)
-# How, not what: no rule has it in its params. It is written into the shell commands, with the braces that these need:
-# where this Snakefile is a module, Snakemake looks up names in shell commands in the user's own Snakefile.
+# This says how results are computed, not what they are, so it stays out of every rule's params. It is written into the
+# shell commands, because Snakemake looks up the names in them in the user's own Snakefile where this one is a module.
 COMPUTE = shell_text(
     shlex.quote(
         of.canonical(
