@@ -20,7 +20,7 @@ arms:
 baseline: fixed
 seeds: 2
 evaluation:
-  {benchmarks: [word_problems_test], problems: 30, samples: 4, pass_at: [1, 4], max_completion: 32, base_repeats: 2}
+  {benchmarks: [word_problems_test], problems: 16, samples: 4, pass_at: [1, 4], max_completion: 32, base_repeats: 2}
 analysis: {looks: [2]}
 compute: {keep: {state: last}}
 """)

@@ -8,7 +8,7 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 from copies import Copy
-from smoke_study import ROOT
+from smoke_study import ROOT, STUDY
 
 from workflow_scripts import tables
 
@@ -57,12 +57,12 @@ def test_every_sample_is_counted(done: Copy) -> None:
         *(("late", seed, 8) for seed in range(2)),
     }
     assert all(r["samples"] == 4 and 0 <= r["correct"] <= 4 for r in counts)
-    assert len(counts) == 12 * 30
+    assert len(counts) == 12 * STUDY["evaluation"]["problems"]
 
 
 def test_the_untrained_base_can_do_some_problems(done: Copy) -> None:
     base = [r for r in read(done, tables.COUNTS) if r["arm"] == "base"]
-    assert 0.15 < sum(r["correct"] for r in base) / sum(r["samples"] for r in base) < 0.5
+    assert 0.1 < sum(r["correct"] for r in base) / sum(r["samples"] for r in base) < 0.7
 
 
 def test_effects_compare_the_arm_with_the_baseline(done: Copy) -> None:
@@ -83,6 +83,7 @@ def test_a_branch_starts_where_its_parent_was(done: Copy) -> None:
     assert first[0] == first[1]  # same weights, same prompts, same random numbers
 
 
+@pytest.mark.slow
 def test_more_steps_go_on_from_the_kept_state(done: Copy, tmp_path: Path) -> None:
     root = tmp_path / "longer"
     shutil.copytree(done.root, root, symlinks=True)

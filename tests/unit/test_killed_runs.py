@@ -241,7 +241,7 @@ def test_a_run_with_damaged_states_ends_as_an_undisturbed_one(
 # --- more steps, and after the end ----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("schedule", "first"), [("constant", 4), ("linear", 0)])
+@pytest.mark.parametrize(("schedule", "first"), [("constant", 4), pytest.param("linear", 0, marks=pytest.mark.slow)])
 def test_more_steps_go_on_or_begin_anew(schedule: str, first: int, deaths: Deaths, tmp_path: Path) -> None:
     """Where the rates depend on the number of steps nothing of the shorter run holds. first: step it goes on from."""
     long = three_batches(tmp_path / "long", keep="last", schedule=schedule)

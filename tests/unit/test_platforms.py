@@ -475,7 +475,7 @@ def starts(copy: Copy, place: str | None, *, by_make: bool, user: tuple[str, ...
     assert table.is_file() and not (copy.root / "~").exists()
 
 
-@pytest.mark.parametrize("place", ["/dev/null", "/proc/nonexistent"])
+@pytest.mark.parametrize("place", ["/dev/null", pytest.param("/proc/nonexistent", marks=pytest.mark.slow)])
 def test_snakemake_starts_without_a_home(homeless: Copy, place: str) -> None:
     starts(homeless, place, by_make=True)
     starts(homeless, place, by_make=False)

@@ -30,22 +30,22 @@ def objectives() -> dict[str, dict[str, Any]]:
     return {arm: of.train(study, arm, 0, 1)["objective"] for arm in study.arms}
 
 
-def each_preset_once() -> list[Any]:
-    """Each preset, and spread over them weights, KL penalty and where the run starts."""
+def some() -> list[Any]:
+    """Every fourth preset, and spread over these all weights, KL penalties, and places where a run starts."""
     cases = []
-    for place, preset in enumerate(sorted(PRESETS)):
+    for place, preset in enumerate(sorted(PRESETS)[::4]):
         adapter, beta = (None, LORA)[place % 2], (0.0, 0.05)[place // 2 % 2]
         cases.append((BY_PRESET[preset], adapter, beta, STARTS[place % 3]))
     return cases
 
 
 def all_others() -> list[Any]:
-    """Every arm of the zoo under all of them."""
+    """Every arm of the zoo with all weights, KL penalties, and places where a run starts."""
     every = [
         (arm, adapter, beta, start)
         for arm in ZOO["arms"] for adapter in (None, LORA) for beta in (0.0, 0.05) for start in STARTS
     ]  # fmt: skip
-    return [case for case in every if case not in each_preset_once()]
+    return [case for case in every if case not in some()]
 
 
 def named(case: Any) -> str:
@@ -120,7 +120,7 @@ def resumed_equals_undisturbed(case: Any, parents: dict[bool, Path], folder: Pat
         assert rest[what] == value, what
 
 
-@pytest.mark.parametrize("case", each_preset_once(), ids=named)
+@pytest.mark.parametrize("case", some(), ids=named)
 def test_stopped_after_a_batch_and_resumed(case: Any, parents: dict[bool, Path], tmp_path: Path) -> None:
     resumed_equals_undisturbed(case, parents, tmp_path)
 

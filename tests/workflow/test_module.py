@@ -52,6 +52,7 @@ def test_all_jobs_of_the_study_are_planned(named: str, workflow: Copy, tmp_path:
     assert len(asked) == len(workflow.would_run()) + 1
 
 
+@pytest.mark.slow
 def test_the_results_lie_in_the_folder_of_the_user(workflow: Copy, tmp_path: Path) -> None:
     here = user(workflow, tmp_path / "user", " as armslength_*")
     profile = ("--workflow-profile", str(workflow.root / "profiles" / "default"))
