@@ -310,10 +310,11 @@ def set_up(project: Path, **variables: str) -> subprocess.Popen[str]:
     """`make .venv/installed`, with the Python of these tests as python3."""
     command = [str(MAKE), "PIP=sh pip.sh --disable-pip-version-check --quiet --no-cache-dir", ".venv/installed"]
     known = {name: value for name, value in environment().items() if not name.startswith("MAKE")}
-    pipe = subprocess.PIPE
     return subprocess.Popen(
-        command, cwd=project, env=known | variables, start_new_session=True, stdout=pipe, stderr=pipe, text=True
-    )
+        command, cwd=project, env=known | variables, start_new_session=True, text=True,
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # a shell's background jobs ignore SIGINT
+    )  # fmt: skip
 
 
 def packages(project: Path) -> Path:
