@@ -149,6 +149,10 @@ class Training(Part):
     trl: Annotated[Json, AfterValidator(as_trl_types)] = {}
 
 
+class Grading(Part):
+    copied: Annotated[str, OneOf(("pay", "refuse"))] = "refuse"
+
+
 class Advantage(Part):
     scale: Annotated[str, OneOf(SCALES)] | None = None
     focal_gamma: NotNegative | None = None
@@ -283,6 +287,7 @@ class StudyKeys(Part):
     sets: dict[Name, UserSet] = {}
     rollout: Rollout
     training: Training
+    grading: Grading = Grading()
     arms: Annotated[dict[ArmName, ArmKeys], Field(min_length=1)]
     baseline: ArmName
     seeds: Seeds = list(range(5))
