@@ -1,11 +1,11 @@
 r"""Minerva (Lewkowycz et al. 2022): 272 problems of university courses; many answers are rounded or are formulas.
 
 A reference answer that is a number is right within 1 %, written as ``3.3e12\tolerance{1\%}``, the form that
-`grading.math_answer` reads. 1 % is the threshold of the comparison of numbers in the evaluation code for this set,
-`numeric_equality(n1, n2, threshold=0.01)`: deepseek-ai/DeepSeek-Math, evaluation/eval/ocwcourses_eval_utils.py, commit
-21cc5c6. That code says of the function next to it that it is the paper's (appendix D). There the threshold acts only where
-a number or the difference is within 1e-8 of zero, and numpy's 1e-5 elsewhere, which rounded answers cannot meet; here it
-acts everywhere. The paper itself could not be consulted.
+`grading.math_answer` reads. 1 % is the threshold of `numeric_equality(n1, n2, threshold=0.01)` in the evaluation code
+for this set (deepseek-ai/DeepSeek-Math, evaluation/eval/ocwcourses_eval_utils.py, commit 21cc5c6), which says of the
+function next to it that it is the paper's (appendix D). In that code the threshold acts only where a number or the
+difference is within 1e-8 of zero; elsewhere numpy's 1e-5 holds, which rounded answers cannot meet. Here it acts
+everywhere. The paper itself could not be consulted.
 """
 
 import re

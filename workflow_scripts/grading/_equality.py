@@ -245,7 +245,7 @@ def rounds(exact: Any, approximate: Any) -> bool:
 
 
 def _within(gold: Scalar, said: Scalar) -> bool:
-    """Whether a number is no further from the reference answer than its tolerance; a missing percent sign is forgiven."""
+    """Whether a number is no further from the reference answer than its tolerance, a missing percent sign aside."""
     if isinstance(gold.expr, sympy.MatrixBase) or isinstance(said.expr, sympy.MatrixBase):
         return False
     scales = {1, *((sympy.Rational(1, 100) if said.percent else 100,) if said.percent != gold.percent else ())}

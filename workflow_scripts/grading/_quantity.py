@@ -120,7 +120,7 @@ def _share(value: Any, percent: Any) -> Any:
 
 
 def quantity(text: str, reference: bool = False) -> Any:
-    """A Scalar; Words where words after a number are no unit. reference: it may name a tolerance, absolute or in percent."""
+    """A Scalar; Words where words after a number are no unit. reference: it may name a tolerance."""
     tolerance, relative = None, False
     if reference and (named := _TOLERANCE.match(text)):
         text = named[1]

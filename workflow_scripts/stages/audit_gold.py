@@ -51,7 +51,7 @@ def _faults(name: str, answers: list[str]) -> list[tuple[str, str | None]]:
 
 
 def _paid_copies(name: str, problems: list[dict[str, Any]], refuse: bool) -> dict[str, tuple[str, bool]]:
-    """problem_id -> an expression of its question that equals the reference answer, and whether it is paid as an answer.
+    """problem_id -> an expression of its question that equals the reference answer, and whether answering it is paid.
 
     refuse: the study does not pay answers that the grader recognises as copied.
     """
