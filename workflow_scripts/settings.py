@@ -64,7 +64,9 @@ def problem_set(study: Study, name: str, result: Path) -> Settings:
         place = _local_file(study, own.path, result) if own.source == "local" else _set(source="hub", path=own.path)
         named = own.fields or (None if name in benchmarks.names() else Fields())
         fields = named.model_dump(exclude_none=True) if named else None
-        return _set(name=name, **place, revision=own.revision, config=own.config, split=own.split, fields=fields)
+        gaps = "drop" if own.gaps == "drop" else None
+        more = _set(config=own.config, split=own.split, fields=fields, gaps=gaps, unused=own.unused or None)
+        return _set(name=name, **place, revision=own.revision) | more
     known = benchmarks.problem_set(name)
     if "generated" in known.sources:
         return _set(name=known.benchmark, split=known.split, source="generated")

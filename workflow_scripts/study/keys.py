@@ -15,6 +15,7 @@ from workflow_scripts.study.values import (
     AtLeastTwo,
     BatchSize,
     Checkpoint,
+    Columns,
     Commit,
     Count,
     Counts,
@@ -97,9 +98,9 @@ class Data(Part):
 
 
 class Fields(Part):
-    question: Text = "question"
-    answer: Text = "answer"
-    id: Text | None = None
+    question: Columns = "question"
+    answer: Columns = "answer"
+    id: Columns | None = None
 
 
 class UserSet(Part):
@@ -109,6 +110,8 @@ class UserSet(Part):
     config: Text | None = None
     split: Text | None = None
     fields: Fields | None = None
+    gaps: Annotated[str, OneOf(("error", "drop"))] | None = None
+    unused: Annotated[list[Text], Distinct] | None = None
     grader: Grader | None = None
 
 
