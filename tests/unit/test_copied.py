@@ -13,7 +13,8 @@ from workflow_scripts.study import load
 
 QUESTION = (
     r"Evaluate $\frac68$ and \(x^2\), \[3+4\] and $$\sqrt{50}$$ for \$5. Let $x = 3\cdot 2$ for all $n$, in $1000$ "
-    r"steps of the $12^{\mathrm{th}}$. $\textbf{(A)}\ 12\qquad\textbf{(B)}\ \frac{1}{2}$ \begin{align*} 2&+2\\ 9 \end{align*}"
+    r"steps of the $12^{\mathrm{th}}$. $\textbf{(A)}\ 12\qquad\textbf{(B)}\ \frac{1}{2}$ "
+    r"\begin{align*} 2&+2\\ 9 \end{align*}"
 )
 
 
