@@ -176,10 +176,10 @@ def benchmark_code(wildcards):
 
 @lru_cache(None)
 def grader_of(benchmark):
-    """The grader, and the libraries that its verdicts rest on, if there are any."""
+    """The grader, the libraries that its verdicts rest on, if there are any, and whether it pays copied answers."""
     name = STUDY.grader_of(benchmark)
     libraries = grader_libraries(name)
-    return {"grader": name} | ({"libraries": libraries} if libraries else {})
+    return {"grader": name} | ({"libraries": libraries} if libraries else {}) | of.copied(STUDY, name)
 
 
 def grader_settings(wildcards):

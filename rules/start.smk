@@ -109,9 +109,14 @@ def without_record(results):
 
 def not_begun():
     """At the end of a process that has called no `begin`: where Snakemake finds nothing to do, and in a dry run, what it
-    knows nothing of counts as current."""
+    knows nothing of counts as current. A dry run also fails for a local file that a job would read and that is missing."""
     if ROOT in BEGUN or workflow.scheduler is None or not workflow.is_main_process:
         return
+    planned = {path for job in workflow.dag.needrun_jobs() for path in job.output} if workflow.dryrun else set()
+    if missing := preflight.missing_files(STUDY, Path(ROOT), planned):
+        sys.stdout.flush()
+        print(*(f"armslength: {line}" for line in missing), sep="\n", file=sys.stderr, flush=True)
+        os._exit(1)
     if unknown := unrecorded():
         sys.stdout.flush()
         print(f"armslength: {without_record(unknown)}", file=sys.stderr, flush=True)

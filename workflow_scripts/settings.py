@@ -16,6 +16,7 @@ from typing import Any
 
 from workflow_scripts import benchmarks
 from workflow_scripts.digest import source_digest
+from workflow_scripts.grading import knows_copies
 from workflow_scripts.grading import libraries as grader_libraries
 from workflow_scripts.study import Study
 from workflow_scripts.study.compared import compared
@@ -63,7 +64,9 @@ def problem_set(study: Study, name: str, result: Path) -> Settings:
         place = _local_file(study, own.path, result) if own.source == "local" else _set(source="hub", path=own.path)
         named = own.fields or (None if name in benchmarks.names() else Fields())
         fields = named.model_dump(exclude_none=True) if named else None
-        return _set(name=name, **place, revision=own.revision, config=own.config, split=own.split, fields=fields)
+        gaps = "drop" if own.gaps == "drop" else None
+        more = _set(config=own.config, split=own.split, fields=fields, gaps=gaps, unused=own.unused or None)
+        return _set(name=name, **place, revision=own.revision) | more
     known = benchmarks.problem_set(name)
     if "generated" in known.sources:
         return _set(name=known.benchmark, split=known.split, source="generated")
@@ -98,9 +101,15 @@ def train_grader(study: Study) -> str:
     return study.grader_of(study.train_set) if ":" in study.training.reward else study.training.reward
 
 
+def copied(study: Study, grader: str) -> Settings:
+    """What the study says of answers that are copied from the question, for a grader that can tell; else nothing."""
+    return {"copied": "refuse"} if study.grading.copied == "refuse" and knows_copies(grader) else {}
+
+
 def audit_train_set(study: Study, reward_version: int) -> Settings:
     """The audit that decides which train rows are used, made under the pinned reward version."""
-    return {"grader": train_grader(study), "reward_version": reward_version}
+    grader = train_grader(study)
+    return {"grader": grader, "reward_version": reward_version} | copied(study, grader)
 
 
 def _model(study: Study, prompt_family: str) -> Settings:
@@ -189,6 +198,7 @@ def train(study: Study, arm: str, seed: int, reward_version: int) -> Settings:
         reward_version=reward_version,
         reward_source=_reward_source(training["reward"]),
         branch=branch,
+        **copied(study, training["reward"]),
     )
 
 
@@ -349,13 +359,14 @@ def rewards(study: Study, reward_version: int) -> Settings:
     """What grading the stored rollouts again needs: each arm's reward, and the versions of the graders' libraries."""
     runs = study.runs()
     by_arm = {arm: study.resolved(arm).training.reward for arm in runs}
+    copies = {arm: said["copied"] for arm, name in by_arm.items() if (said := copied(study, name))}
     libraries = {name: found for name in {*by_arm.values()} if ":" not in name and (found := grader_libraries(name))}
     return {
         "runs": runs,
         "rewards": by_arm,
         "reward_version": reward_version,
         "allow_missing": study.allow_missing,
-    } | ({"libraries": libraries} if libraries else {})
+    } | _set(libraries=libraries or None, copied=copies or None)
 
 
 def report(study: Study) -> Settings:

@@ -55,6 +55,8 @@ GOLD_AUDIT = Table(
         "status": TEXT,
         "dropped": FLAG,
         "reason": TEXT,
+        "copy": TEXT,
+        "copy_paid": FLAG,
     },
     ("benchmark", "row"),
 )

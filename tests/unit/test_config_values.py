@@ -206,8 +206,8 @@ def test_a_text_and_a_value_are_one_study(path: str, text: Any, value: Any) -> N
         ),
         (
             "sets",
-            {"mine": {"path": "x", "grader": "exact_answer", "fields": {"question": ["1"]}}},
-            "sets.mine.fields.question: ['1']: text",
+            {"mine": {"path": "x", "grader": "exact_answer", "fields": {"question": {"a": 1}}}},
+            "sets.mine.fields.question: {'a': 1}: a column, a template",
         ),
         ("sets", {"mine": "x.jsonl"}, "sets.mine: 'x.jsonl': a mapping"),
     ],

@@ -191,14 +191,14 @@ def test_the_training_reward_is_the_same_function(client):
     from workflow_scripts.training.scored import Scored
     from workflow_scripts.training.trainer import Trainer
 
-    grader = _grader("math_answer", grading.version("math_answer"))
-    trainer = SimpleNamespace(grade=grader)
+    trainer = SimpleNamespace()
 
-    def rewards(*said: str) -> list[float]:
+    def rewards(*said: str, question: str = "", refuse: bool = True) -> list[float]:
+        trainer.grade = _grader("math_answer", grading.version("math_answer"), refuse)
         ids = [[5, 0 if text.endswith("}") else 7] for text in said]
         trainer._scored = Scored.of(list(said), [""] * len(said), ids, {0}, None)
         gold = ["\\frac{1}{2}"] * len(said)
-        return Trainer.score(trainer, [], list(said), ids, answer=gold, problem_id=[])
+        return Trainer.score(trainer, [question] * len(said), list(said), ids, answer=gold, problem_id=[])
 
     assert rewards("\\boxed{0.5}", "\\boxed{2}", f"\\boxed{{{SLOW}}}", "\\boxed{0.5", "\\boxed{\\frac{2}{4}}") == [
         1,
@@ -208,3 +208,6 @@ def test_the_training_reward_is_the_same_function(client):
         1,
     ]
     assert trainer._scored.statuses == ["correct", "wrong", "timeout", "truncated", "correct"]
+    for refuse, paid in ((True, [1, 0]), (False, [1, 1])):
+        said = "\\boxed{0.5}", "\\boxed{\\frac{2}{4}}"
+        assert rewards(*said, question="Simplify $\\frac24$.", refuse=refuse) == paid

@@ -34,8 +34,10 @@ LARGE = [
 @pytest.mark.parametrize("study", [pytest.param(s, marks=[pytest.mark.slow] * (s in LARGE)) for s in STUDIES])
 def test_dry_run_of_every_study(study: str, clean: Copy) -> None:
     configfile = [] if study == "config.yaml" else ["--configfile", study]
-    said = clean.snakemake("-n", "--cores", "2", "--quiet", "rules", *configfile).stdout
     config = yaml.safe_load((REPOSITORY / study).read_text(encoding="utf-8"))
+    for own in config.get("sets", {}).values():
+        (clean.root / own["path"]).touch()
+    said = clean.snakemake("-n", "--cores", "2", "--quiet", "rules", *configfile).stdout
     assert re.search(r"^report +1$", said, re.MULTILINE)
     trained = sum(int(n) for n in re.findall(r"^train(?:_[\w-]+)? +(\d+)$", said, re.MULTILINE) if n)
     assert trained >= 2 * (len(config["arms"]) > 1)
@@ -134,7 +136,10 @@ def test_a_key_that_stands_twice_is_a_fault(clean: Copy, tmp_path: Path) -> None
 def test_missing_local_files_and_packages_are_named_before_anything_runs(clean: Copy, tmp_path: Path) -> None:
     study = ["--configfile", str(clean.root / "studies" / "word-problems-smollm2.yaml")]
     config = ["--config", f"data_dir={tmp_path}", "model={name: no-such-package}"]
-    clean.snakemake("-n", *study, *config)
+    dry = clean.snakemake("-n", *study, *config, check=False)
+    assert dry.returncode == 1
+    lines = [line for line in dry.stdout.splitlines() if line.startswith("armslength: data_dir: ")]
+    assert len(lines) == 2 and "onestep_train.jsonl is not there" in lines[0], dry.stdout[-2000:]
     done = clean.snakemake("--cores", "1", *study, *config, check=False)
     assert done.returncode == 1
     for said in ("onestep_train.jsonl is not there", "onestep_test.jsonl is not there", "no-such-package"):

@@ -5,19 +5,19 @@ import json
 import math
 import os
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from importlib import import_module
 from pathlib import Path
 from random import Random
 from typing import Any
 
 from workflow_scripts import benchmarks, file_kinds
-from workflow_scripts.benchmarks import files
+from workflow_scripts.benchmarks import fields, files
 from workflow_scripts.benchmarks.files import SourceError
 
 Row = dict[str, Any]
 _PROBE_SECONDS = 5
-_DUPLICATES_LISTED = 1000
+_LISTED = 1000  # repeated rows and gaps
 _BATCH = 4096
 
 
@@ -25,15 +25,19 @@ def fetch(entry: dict[str, Any], data_dir: str | None) -> tuple[list[Row], dict[
     """Rows of the table `problems`, and the record of their source.
 
     entry: the ``set`` of the settings: ``source`` (generated, local, hub), ``name`` (with ``split``) of a set of this
-    package, or any other name, with ``fields`` that say which columns hold question, answer and perhaps an id;
+    package, or any other name, with ``fields`` that say which columns hold question, answer and perhaps an id, ``gaps``
+    (drop: rows without question or answer are left out) and ``unused`` (columns that are left out on purpose);
     ``path``, ``config``, ``hub_split``, ``revision``, ``sha256`` say where and what it is, ``rows`` and ``seed`` which
     part. data_dir: where local files lie.
-    Rows that repeat both question and answer are dropped, counted and (the first thousand) listed; ``rows`` with
-    ``seed`` takes a random part in the order of the source, ``rows`` alone the first. Raises SourceError.
+    Rows that repeat both question and answer, and those with gaps, are dropped, counted and (the first thousand)
+    listed; ``rows`` with ``seed`` takes a random part in the order of the source, ``rows`` alone the first. Raises
+    SourceError.
     """
-    if fields := entry.get("fields"):
+    own: _OwnFields | None = None
+    read: Callable[[Row], Row]
+    if entry.get("fields"):
         known = benchmarks.ProblemSet(name=entry["name"], benchmark="", grader="", file=entry.get("path"))
-        read = _field_reader(fields)
+        read = own = _OwnFields(entry["name"], entry["fields"], entry.get("unused", []))
     else:
         name, split = entry["name"], entry.get("split")
         if name in benchmarks.names() and f"{name}_{split}" not in benchmarks.names():
@@ -52,7 +56,14 @@ def fetch(entry: dict[str, Any], data_dir: str | None) -> tuple[list[Row], dict[
         place, numbered = _hub_rows(entry, known)
     unit = "line" if place.endswith(".jsonl") else "row"
     clean = ((f"{place}: {unit} {number + 1}", row) for number, row in numbered)
-    kept, record = _collected(((where, _cleaned(row, read, where, known.gaps)) for where, row in clean), known.name)
+    gaps = _Gaps() if entry.get("gaps") == "drop" else None
+    rows = gaps.without(clean, read) if gaps else ((number, *placed) for number, placed in enumerate(clean))
+    cleaned = ((number, where, _cleaned(row, read, where, known.gaps)) for number, where, row in rows)
+    kept, record = _collected(cleaned, known.name)
+    if gaps:
+        record |= {"rows": record["rows"] + gaps.count} | gaps.record(kept)
+    if own:
+        record["unused_columns"] = sorted(own.left_out)
     if not kept:
         raise SourceError(f"{place}: the file is empty; a problem set needs at least one row")
     record |= {"source": f"{entry['source']}:{place}", "revision": entry.get("revision"), "version": known.version}
@@ -131,21 +142,62 @@ def _hub_rows(entry: Row, known: benchmarks.ProblemSet) -> tuple[str, Iterable[t
         ) from None
 
 
-def _field_reader(fields: dict[str, str]) -> Callable[[Row], Row]:
-    return lambda row: {key: _field(row, column) for key, column in fields.items()}
+class _OwnFields:
+    """Reads rows of a set of the user's own, and refuses columns that look like a part of the question nobody reads."""
+
+    def __init__(self, name: str, named: dict[str, fields.Field], on_purpose: list[str]) -> None:
+        self.name, self.fields, self.on_purpose = name, named, set(on_purpose)
+        self.left_out: set[str] = set()
+
+    def __call__(self, row: Row) -> Row:
+        """question, answer and perhaps id. Raises KeyError(column) and FieldFault."""
+        found = {key: fields.value(row, field) for key, field in self.fields.items()}
+        left_out = fields.unused(row, self.fields.values())
+        lost = [name for name in left_out if fields.is_part_of_a_question(name) and name not in self.on_purpose]
+        if lost:
+            raise fields.FieldFault(
+                f"no field reads {_named(lost)}, which may be a part of the question; name it in a template, such as "
+                f"sets.{self.name}.fields.question: '{{{lost[0]}}} {{question}}', or, if it is left out on purpose, in "
+                f"sets.{self.name}.unused"
+            )
+        self.left_out.update(left_out)
+        return found
 
 
-def _field(row: Row, column: str) -> Any:
-    """A column; a.b.0 is the first item of the list under b in column a, where no column has that name."""
-    if column in row or "." not in column:
-        return row[column]
-    found: Any = row
-    try:
-        for step in column.split("."):
-            found = found[int(step)] if isinstance(found, list) else found[step]
-    except (IndexError, KeyError, TypeError, ValueError):
-        raise KeyError(column) from None
-    return found
+def _named(columns: list[str]) -> str:
+    return f"column{'s' * (len(columns) > 1)} {', '.join(map(repr, columns))}"
+
+
+class _Gaps:
+    """Rows without question or answer: left out, counted, and the first of them listed."""
+
+    def __init__(self) -> None:
+        self.count, self.rows = 0, list[int]()
+        self.lost: str | None = None
+
+    def without(self, placed: Iterable[tuple[str, Any]], read: Callable[[Row], Row]) -> Iterator[tuple[int, str, Any]]:
+        """Number, place and content of the rows that have both."""
+        for number, (place, row) in enumerate(placed):
+            try:
+                clean = read(row)
+                is_gap = any(fields.is_blank(clean[key]) for key in ("question", "answer"))
+            except KeyError as error:
+                is_gap, self.lost = True, str(error.args[0])
+            except (AttributeError, IndexError, TypeError, ValueError):
+                is_gap = False  # said with its place when the row is cleaned
+            if not is_gap:
+                yield number, place, row
+                continue
+            self.count += 1
+            if self.count <= _LISTED:
+                self.rows.append(number)
+
+    def record(self, kept: list[Row]) -> Row:
+        """For the footer. SourceError if no row has both."""
+        if self.count and not kept:
+            lost = f"; no column {self.lost!r}" if self.lost else ""
+            raise SourceError(f"none of {self.count} rows has both a question and an answer{lost}")
+        return {"gaps": self.count, "gap_rows": self.rows}
 
 
 def _cleaned(row: Any, read: Callable[[Row], Row], place: str, gaps: bool) -> Row:
@@ -155,6 +207,8 @@ def _cleaned(row: Any, read: Callable[[Row], Row], place: str, gaps: bool) -> Ro
     except KeyError as error:
         columns = ", ".join(map(str, row)) if isinstance(row, dict) else "none"
         raise SourceError(f"{place}: no column {error.args[0]!r}; columns: {columns}") from None
+    except fields.FieldFault as error:
+        raise SourceError(f"{place}: {error}") from None
     except (AttributeError, IndexError, TypeError, ValueError, OverflowError) as error:
         raise SourceError(f"{place}: not in the form this set has ({error})") from None
     for key in ("question", "answer", "id"):
@@ -188,24 +242,24 @@ def problem_id(benchmark: str, question: str, answer: str) -> str:
     return hashlib.sha256(json.dumps([benchmark, question, answer]).encode()).hexdigest()[:16]
 
 
-def _collected(placed: Iterable[tuple[str, Row]], benchmark: str) -> tuple[list[Row], Row]:
+def _collected(placed: Iterable[tuple[int, str, Row]], benchmark: str) -> tuple[list[Row], Row]:
     """Each problem once, in the order of the source, and of what was read: rows, sha256, and rows that are repeats."""
     kept: dict[str, Row] = {}
     ids: dict[str, tuple[str, str]] = {}
     duplicates: list[int] = []
     count, repeated, sha256 = 0, 0, hashlib.sha256(b"[")
-    for number, (place, row) in enumerate(placed):
+    for number, place, row in placed:
         identity = problem_id(benchmark, row["question"], row["answer"])
         own_id = row.pop("id", None)
         if own_id is not None and ids.setdefault(own_id, (identity, place))[0] != identity:
             raise SourceError(f"{place}: the id {own_id[:60]!r} is that of another problem ({ids[own_id][1]})")
-        sha256.update((", " if number else "").encode() + json.dumps(row, sort_keys=True).encode())
+        sha256.update((", " if count else "").encode() + json.dumps(row, sort_keys=True).encode())
         count += 1
         if identity not in kept:
             kept[identity] = {"problem_id": identity, "benchmark": benchmark, "row": number, **row}
             continue
         repeated += 1
-        if repeated <= _DUPLICATES_LISTED:
+        if repeated <= _LISTED:
             duplicates.append(number)
     sha256.update(b"]")
     record = {"rows": count, "duplicate_rows": repeated, "duplicates": duplicates, "sha256": sha256.hexdigest()}

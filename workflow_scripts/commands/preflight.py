@@ -69,6 +69,13 @@ def missing_sources(study: Study, root: Path) -> list[str]:
     return lines
 
 
+def missing_files(study: Study, root: Path, outputs: set[str]) -> list[str]:
+    """One line for each local file that is missing and that a job of these outputs would read."""
+    wanted = {study.train_set} if str(root / "data" / "candidates.parquet") in outputs else set()
+    wanted |= {name for name in study.all_benchmarks if str(root / "holdouts" / f"{name}.parquet") in outputs}
+    return _local_files(study, root, wanted)
+
+
 def other_trl() -> list[str]:
     """One line if the TRL that would train here is not the one the trainer was tested with; to be asked where jobs run
     in this Python."""
@@ -126,12 +133,13 @@ def _problem_sets(study: Study, root: Path) -> list[tuple[str, dict[str, Any]]]:
     return [(name, settings["set"]) for name, result, settings in wanted if not _made(result, settings)]
 
 
-def _local_files(study: Study, root: Path) -> list[str]:
+def _local_files(study: Study, root: Path, wanted: set[str] | None = None) -> list[str]:
+    """wanted: names of the sets that count; None for all."""
     where = study.data_dir or "the working directory"
     return [
         f"data_dir: {where}: {place['path']} is not there; --config data_dir=PATH says where local files lie"
-        for _, place in _problem_sets(study, root)
-        if place["source"] == "local" and "sha256" not in place
+        for name, place in _problem_sets(study, root)
+        if place["source"] == "local" and "sha256" not in place and (wanted is None or name in wanted)
     ]
 
 

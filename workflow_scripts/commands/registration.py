@@ -32,6 +32,9 @@ def registration(study: Study, reward_version: int, root: str | Path, code: dict
     base = {
         key: value for key, value in of.prepare_base(study)["model"].items() if (model.source, key) != ("local", "name")
     }
+    copied: dict[str, Any] = {}
+    for grader in {*map(study.grader_of, study.sampled), *(study.resolved(arm).training.reward for arm in study.arms)}:
+        copied |= of.copied(study, grader)
     values = {
         "question": study.question,
         "endpoint": {**analysis.endpoint.model_dump(), "benchmarks": study.reported},
@@ -44,7 +47,7 @@ def registration(study: Study, reward_version: int, root: str | Path, code: dict
         "arms": {name: study.resolved(name).identity for name in study.arms},
         "pass_at": evaluation.pass_at,
         "selection": evaluation.selection,
-        "evaluation": evaluation.model_dump(include=_EVALUATION) | {"samples": of.sampled_on(study)},
+        "evaluation": evaluation.model_dump(include=_EVALUATION) | {"samples": of.sampled_on(study)} | copied,
         "base_repeats": evaluation.base_repeats,
         "model": base | model.model_dump(include={"prompt_family", "adapter"}),
         "decontaminate_against": study.data.decontaminate_against,

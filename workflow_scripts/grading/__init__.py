@@ -1,18 +1,22 @@
 """Grading: one module per kind of answer, each with ``grade(completion, answer, truncated)`` and ``stated(answer)``.
 
-A module may have ``grade_many(rows)``, where grading rows together is faster than one by one.
+A module may have ``grade_many(rows)``, where grading rows together is faster than one by one, and
+``copied(completion, answer, question)``, where it can tell an answer that is copied from the question. A reference
+answer may hold alternatives (`_alternatives`), any of which is right.
 The training reward and the evaluation use the same function. ``REWARD_VERSION``, or a ``REWARD_VERSION`` of the
 grader's own, stands for it in the key of a training run, so a grader may be rewritten without retraining as long as no
 verdict changes; a golden test compares verdicts and asks for a higher version when one does.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 from importlib import import_module
 from importlib.metadata import version as installed_version
 from pkgutil import iter_modules
 from types import ModuleType
+
+from workflow_scripts.grading._alternatives import alternatives
 
 REWARD_VERSION = 1
 
@@ -78,18 +82,42 @@ def grader(name: str) -> Grader:
     return _module(name).grade
 
 
-def grade_many(name: str, rows: Sequence[Row]) -> list[Verdict]:
+def knows_copies(name: str) -> bool:
+    """Whether the grader of that name can tell an answer that is copied from the question."""
+    return name in names() and hasattr(_module(name), "copied")
+
+
+def grade_many(name: str, rows: Sequence[Row], questions: Sequence[str] | None = None) -> list[Verdict]:
     """Verdicts of the grader of that name on rows; equal rows are graded once.
 
-    GraderError: the grader could not work. KeyError: there is no such grader.
+    questions: of each row, where an answer that is copied from its question is wrong (`knows_copies`); None where it is
+    paid. GraderError: the grader could not work. KeyError: there is no such grader.
     """
-    module, distinct = _module(name), list(dict.fromkeys(rows))
+    module = _module(name)
+    known = _graded(module, dict.fromkeys((said, one, cut) for said, gold, cut in rows for one in alternatives(gold)))
+    verdicts = []
+    for said, gold, cut in rows:
+        found = [known[said, one, cut] for one in alternatives(gold)]
+        verdicts.append(next((verdict for verdict in found if verdict.status == "correct"), found[0]))
+    if questions is None:
+        return verdicts
+    copied: Callable[[str, str, str], bool] = module.copied
+    return [
+        Verdict("wrong", verdict.answer)
+        if verdict.status == "correct" and copied(row[0], row[1], question)
+        else verdict
+        for verdict, row, question in zip(verdicts, rows, questions, strict=True)
+    ]
+
+
+def _graded(module: ModuleType, rows: Iterable[Row]) -> dict[Row, Verdict]:
+    """Verdicts of distinct rows, each with one reference answer."""
+    distinct = list(rows)
     together = getattr(module, "grade_many", None)
     verdicts = together(distinct) if together else [module.grade(*row) for row in distinct]
-    known = dict(zip(distinct, verdicts, strict=True))
-    return [known[row] for row in rows]
+    return dict(zip(distinct, verdicts, strict=True))
 
 
 def stated(name: str, answer: str) -> str:
-    """A completion that states `answer` in the form this grader asks for."""
-    return _module(name).stated(answer)
+    """A completion that states `answer`, or the first of its alternatives, in the form this grader asks for."""
+    return _module(name).stated(alternatives(answer)[0])

@@ -208,7 +208,7 @@ def _scalars(gold: Scalar, said: Scalar) -> bool:
     if gold.base or said.base:
         return bool(gold.base) and gold.text == said.text and said.base in ("", gold.base)
     if gold.tolerance is not None:
-        return _within(gold.expr, said.expr, gold.tolerance)
+        return _within(gold, said)
     if gold.percent != said.percent and (gold.unit or said.unit):
         return False
     if gold.percent != said.percent:
@@ -244,11 +244,16 @@ def rounds(exact: Any, approximate: Any) -> bool:
     return bool(abs(value - near) <= last / 2 or 0 <= abs(value) - abs(near) < last)
 
 
-def _within(gold: Any, said: Any, tolerance: Any) -> bool:
-    if isinstance(gold, sympy.MatrixBase) or isinstance(said, sympy.MatrixBase):
+def _within(gold: Scalar, said: Scalar) -> bool:
+    """Whether a number is no further from the reference answer than its tolerance, a missing percent sign aside."""
+    if isinstance(gold.expr, sympy.MatrixBase) or isinstance(said.expr, sympy.MatrixBase):
         return False
-    difference = number(gold - said)
-    return difference is not None and difference.is_real and abs(difference) <= tolerance * (1 + _ROUNDING)
+    scales = {1, *((sympy.Rational(1, 100) if said.percent else 100,) if said.percent != gold.percent else ())}
+    differences = [number(gold.expr - said.expr * scale) for scale in scales]
+    return any(
+        difference is not None and difference.is_real and abs(difference) <= gold.tolerance * (1 + _ROUNDING)
+        for difference in differences
+    )
 
 
 def _rounded(exact: Scalar, decimal: Scalar) -> bool:

@@ -11,6 +11,7 @@ import sympy
 
 from workflow_scripts.grading._answers import Scalar, Words, squeezed
 from workflow_scripts.grading._expression import Unreadable, expression, with_degrees
+from workflow_scripts.grading._numbers import number
 from workflow_scripts.grading._structure import inside
 from workflow_scripts.grading._units import NUMBER_WORDS, is_unit, measure, unit
 
@@ -110,14 +111,23 @@ def _modulus(text: str) -> tuple[str, str]:
     return text, f"mod {int(found[1])}"
 
 
+def _share(value: Any, percent: Any) -> Any:
+    """That many percent of the size of a number."""
+    size = number(value)
+    if size is None or not size.is_real:
+        raise Unreadable
+    return abs(size) * percent / 100
+
+
 def quantity(text: str, reference: bool = False) -> Any:
     """A Scalar; Words where words after a number are no unit. reference: it may name a tolerance."""
-    tolerance = None
+    tolerance, relative = None, False
     if reference and (named := _TOLERANCE.match(text)):
         text = named[1]
-        if not re.fullmatch(r"\d*\.?\d+(?:[eE][-+]?\d{1,3})?", named[2]):
+        width, relative = named[2].removesuffix("%"), named[2].endswith("%")
+        if not re.fullmatch(r"\d*\.?\d+(?:[eE][-+]?\d{1,3})?", width):
             raise Unreadable
-        tolerance = sympy.Rational(str(Fraction(named[2])))
+        tolerance = sympy.Rational(str(Fraction(width)))
     elif "\\tolerance" in text:
         raise Unreadable
     base = _BASE.fullmatch(text)
@@ -147,6 +157,8 @@ def quantity(text: str, reference: bool = False) -> Any:
     if inner and inner[0] == "()":
         text = inner[1]
     value = expression(angle or text) * factor
+    if relative:
+        tolerance = _share(value, tolerance)
     return Scalar(
         value,
         squeezed(text) if factor == 1 else str(value),

@@ -18,7 +18,7 @@ import threading
 from collections.abc import Sequence
 from functools import lru_cache
 
-from workflow_scripts.grading import Verdict, _latex, _pool
+from workflow_scripts.grading import Verdict, _copied, _latex, _pool
 
 REWARD_VERSION = 2
 LIBRARIES = ("math-verify", "latex2sympy2-extended", "sympy")
@@ -75,6 +75,12 @@ def grade(completion: str, answer: str, truncated: bool) -> Verdict:
     the end of the thinking (a box that text follows, in a completion without </think>), is none.
     """
     return grade_many([(completion, answer, truncated)])[0]
+
+
+def copied(completion: str, answer: str, question: str) -> bool:
+    """Whether the answer that a completion states is, as text, an expression of the question, and `answer` is none."""
+    said, _ = _latex.stated_answer(completion)
+    return said is not None and _copied.copied(said, answer, question)
 
 
 def stated(answer: str) -> str:

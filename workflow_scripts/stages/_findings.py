@@ -11,6 +11,7 @@ from workflow_scripts.stages._records import OFTEN_TRUNCATED
 from workflow_scripts.statistics.effects import NO_DIFFERENCE
 
 MANY_DROPPED = 0.02  # share of reference answers that fail their own audit, above which the set deserves a look
+MANY_COPIED = 0.05  # share of problems that pay for an expression of their question: what copying alone may score
 
 CHECK_NAMES = {
     "noise_control": "clip fires only when it should",
@@ -209,7 +210,24 @@ def audit_checks(audits: list[list[Row]]) -> list[Row]:
         state = "warn" if dropped > MANY_DROPPED * len(audit) else "pass"
         text = f"{audit[0]['benchmark']}: {dropped} of {len(audit)} reference answers left out{why}"
         rows.append({"check": "gold audit", "arm": "", "verdict": state, "message": text})
+        rows += _copy_check(audit)
     return rows
+
+
+def _copy_check(audit: list[Row]) -> list[Row]:
+    """Of one problem set: problems whose question shows an expression that equals the reference answer; [] if none."""
+    copies = [row for row in audit if row["copy"] is not None and not row["dropped"]]
+    paid = sum(row["copy_paid"] for row in copies)
+    if not copies:
+        return []
+    text = (
+        f"{audit[0]['benchmark']}: {paid} of {len(audit)} problems ({percent(paid / len(audit))}) pay an answer that "
+        f"copies an expression of the question"
+    )
+    if paid < len(copies):
+        text += f"; grading.copied: refuse leaves {len(copies) - paid} more unpaid"
+    state = "warn" if paid > MANY_COPIED * len(audit) else "pass"
+    return [{"check": "copied answers", "arm": "", "verdict": state, "message": text}]
 
 
 def engine_checks(runs: list[Row]) -> list[Row]:

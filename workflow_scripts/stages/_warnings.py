@@ -127,7 +127,7 @@ def warnings(
         elif row["check"] == "placebo" and row["verdict"] == "warn":
             found.append(f"The placebo {row['arm']} was judged {row['message']}: here the study errs, or was unlucky.")
         elif (
-            row["check"] in ("gold audit", "train prompts", "evaluation noise", "engines", "hardware")
+            row["check"] in ("gold audit", "copied answers", "train prompts", "evaluation noise", "engines", "hardware")
             and row["verdict"] == "warn"
         ):
             found.append(f"{row['check'].capitalize()}: {row['message']}.")

@@ -12,6 +12,10 @@ def main(job: Job) -> None:
         rows, source = sources.fetch(job.settings["set"], job.compute.get("data_dir"))
     except sources.SourceError as error:
         raise StageError(str(error)) from None
+    if source.get("gaps"):
+        print(f"{source['gaps']} of {source['rows']} rows without question or answer left out (gaps: drop)", flush=True)
+    if source.get("unused_columns"):
+        print(f"columns that no field reads: {', '.join(source['unused_columns'])}", flush=True)
     job.write("problems", tables.PROBLEMS, rows, source=source)
 
 

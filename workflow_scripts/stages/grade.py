@@ -21,17 +21,19 @@ def _hold_to_what_is_asked(job: Job) -> None:
 def main(job: Job) -> None:
     _hold_to_what_is_asked(job)
     completions = tables.read(job.input("completions"), tables.COMPLETIONS)
-    holdout = tables.read(job.input("holdout"), tables.PROBLEMS, ["problem_id", "answer"]).to_pydict()
-    answers = dict(zip(holdout["problem_id"], holdout["answer"], strict=True))
+    holdout = tables.read(job.input("holdout"), tables.PROBLEMS, ["problem_id", "answer", "question"]).to_pydict()
+    known = dict(zip(holdout["problem_id"], zip(holdout["answer"], holdout["question"], strict=True), strict=True))
     name = job.settings["grader"]
-    rows = []
+    rows, questions = [], []
     asked = [completions[column].to_pylist() for column in ("problem_id", "completion", "truncated")]
     for problem_id, completion, truncated in zip(*asked, strict=True):
-        if problem_id not in answers:
+        if problem_id not in known:
             raise StageError(f"{job.input('completions')}: problem {problem_id} is not in {job.input('holdout')}")
-        rows.append((completion, answers[problem_id], truncated))
+        answer, question = known[problem_id]
+        rows.append((completion, answer, truncated))
+        questions.append(question)
     try:
-        verdicts = grading.grade_many(name, rows)
+        verdicts = grading.grade_many(name, rows, questions if job.settings.get("copied") == "refuse" else None)
     except grading.GraderError as error:
         raise StageError(str(error)) from None
     found = {

@@ -14,20 +14,24 @@ LIBRARIES = ()
 _NOT_KEPT = "completions not kept (compute.keep.rollouts: false)"
 
 
-def _moves(path: str, grader: str, answers: dict[str, str], train: str) -> Counter[tuple[bool, bool]]:
+Problems = dict[str, tuple[str, str]]  # problem_id -> answer, question
+
+
+def _moves(path: str, grader: str, problems: Problems, train: str, refuse: bool) -> Counter[tuple[bool, bool]]:
     """How often a reward was 1 (first) and would be 1 (second); rollouts without a text are left out. Texts are read in
-    parts, in each of which equal ones of a problem are graded once."""
+    parts, in each of which equal ones of a problem are graded once. refuse: copies of the question are not paid."""
     rows, first = tables.read(path, tables.ROLLOUTS, ["problem_id", "status", "truncated"], coded=True), 0
     found: Counter[tuple[bool, bool]] = Counter()
     for texts in tables.parts(path, tables.ROLLOUTS, "completion", rows=1 << 10):
         whole = rows.slice(first, len(texts)).append_column("completion", texts)
         first += len(texts)
         part = whole.filter(pc.is_valid(whole["completion"])).to_pydict()
-        if unknown := set(part["problem_id"]) - answers.keys():
+        if unknown := set(part["problem_id"]) - problems.keys():
             raise StageError(f"{path}: problem {min(unknown)} is not in {train}")
-        golds = [answers[problem] for problem in part["problem_id"]]
+        golds, questions = [[problems[problem][place] for problem in part["problem_id"]] for place in (0, 1)]
+        graded = list(zip(part["completion"], golds, part["truncated"], strict=True))
         try:
-            verdicts = grading.grade_many(grader, list(zip(part["completion"], golds, part["truncated"], strict=True)))
+            verdicts = grading.grade_many(grader, graded, questions if refuse else None)
         except grading.GraderError as error:
             raise StageError(str(error)) from None
         pairs = zip(part["status"], verdicts, strict=True)
@@ -35,13 +39,13 @@ def _moves(path: str, grader: str, answers: dict[str, str], train: str) -> Count
     return found
 
 
-def _again(path: str, grader: str, answers: dict[str, str], train: str) -> dict[str, Any]:
+def _again(path: str, grader: str, problems: Problems, train: str, refuse: bool) -> dict[str, Any]:
     """The columns of one run that tell what its rewards would be."""
     rollouts = tables.read(path, tables.ROLLOUTS, ["batch"]).num_rows
     if ":" in grader:
         return {"rollouts": rollouts, "regraded": 0,
                 "reason": f"{grader} is the study's own function: a change of its file trains again"}  # fmt: skip
-    moves = _moves(path, grader, answers, train)
+    moves = _moves(path, grader, problems, train, refuse)
     regraded, changed = moves.total(), moves[True, False] + moves[False, True]
     return {
         "rollouts": rollouts,
@@ -57,13 +61,14 @@ def _again(path: str, grader: str, answers: dict[str, str], train: str) -> dict[
 
 def main(job: Job) -> None:
     settings, train = job.settings, job.input("train")
-    problems = tables.read(train, tables.PROBLEMS, ["problem_id", "answer"]).to_pydict()
-    answers = dict(zip(problems["problem_id"], problems["answer"], strict=True))
+    problems = tables.read(train, tables.PROBLEMS, ["problem_id", "answer", "question"]).to_pylist()
+    known = {row["problem_id"]: (row["answer"], row["question"]) for row in problems}
     rows = []
     for (arm, seed), path in run_files(job, tables.ROLLOUTS).items():
         grader = settings["rewards"][arm]
-        known = {"arm": arm, "seed": seed, "grader": grader, "reward_version": settings["reward_version"]}
-        rows.append(known | _again(path, grader, answers, train))
+        refuse = settings.get("copied", {}).get(arm) == "refuse"
+        run = {"arm": arm, "seed": seed, "grader": grader, "reward_version": settings["reward_version"]}
+        rows.append(run | _again(path, grader, known, train, refuse))
     job.write("rewards", tables.REWARDS, rows)
 
 

@@ -36,9 +36,9 @@ def _user_reward(name: str) -> Any:
     return found
 
 
-def _grader(name: str, version: int) -> Any:
-    """The grader of that name, of many rows at once, if the code is of the version that the run is held to; None for a
-    user's function."""
+def _grader(name: str, version: int, refuse: bool) -> Any:
+    """The grader of that name, of many rows and their questions at once, if the code is of the version that the run is
+    held to; None for a user's function. refuse: answers copied from the question are not paid."""
     grading = importlib.import_module("workflow_scripts.grading")
     if ":" in name:
         return None
@@ -46,7 +46,7 @@ def _grader(name: str, version: int) -> Any:
         grading.hold_to(version, name)
     except grading.RewardVersionError as error:
         raise StageError(str(error)) from None
-    return partial(grading.grade_many, name)
+    return lambda rows, questions: grading.grade_many(name, rows, questions if refuse else None)
 
 
 _SMALLER = (
@@ -216,7 +216,7 @@ def _train(job: Job, asked: int | str, lease: Lease) -> None:
     if job.compute["gradient_checkpointing"] and not model.supports_gradient_checkpointing:
         raise StageError(f"compute.gradient_checkpointing: true: {model.config.model_type} cannot do it; use false")
     adapter = settings["model"].get("adapter")
-    grade = _grader(training["reward"], settings["reward_version"])
+    grade = _grader(training["reward"], settings["reward_version"], settings.get("copied") == "refuse")
     questions = sorted(set(chosen["question"].to_pylist()))
     prompts = encoded(tokenizer, questions, plan.prompt_family)
     check_positions(model.config, prompts, "rollout.max_completion", plan.options.max_completion)

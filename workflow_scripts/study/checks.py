@@ -94,7 +94,7 @@ def _sets(study: "Study") -> Iterator[str]:
         for key in ("revision", "config", "split") if own.source == "local" else ():
             if getattr(own, key) is not None:
                 yield line(f"sets.{name}.{key}", getattr(own, key), "nothing here: only source hub has it")
-        for key in ("fields", "grader") if known else ():
+        for key in ("fields", "gaps", "unused", "grader") if known else ():
             if getattr(own, key) is not None:
                 yield line(
                     f"sets.{name}.{key}",

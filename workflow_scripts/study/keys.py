@@ -15,6 +15,7 @@ from workflow_scripts.study.values import (
     AtLeastTwo,
     BatchSize,
     Checkpoint,
+    Columns,
     Commit,
     Count,
     Counts,
@@ -97,9 +98,9 @@ class Data(Part):
 
 
 class Fields(Part):
-    question: Text = "question"
-    answer: Text = "answer"
-    id: Text | None = None
+    question: Columns = "question"
+    answer: Columns = "answer"
+    id: Columns | None = None
 
 
 class UserSet(Part):
@@ -109,6 +110,8 @@ class UserSet(Part):
     config: Text | None = None
     split: Text | None = None
     fields: Fields | None = None
+    gaps: Annotated[str, OneOf(("error", "drop"))] | None = None
+    unused: Annotated[list[Text], Distinct] | None = None
     grader: Grader | None = None
 
 
@@ -147,6 +150,10 @@ class Training(Part):
     reward: Reward = "exact_answer"
     success_threshold: Number | None = None
     trl: Annotated[Json, AfterValidator(as_trl_types)] = {}
+
+
+class Grading(Part):
+    copied: Annotated[str, OneOf(("pay", "refuse"))] = "refuse"
 
 
 class Advantage(Part):
@@ -283,6 +290,7 @@ class StudyKeys(Part):
     sets: dict[Name, UserSet] = {}
     rollout: Rollout
     training: Training
+    grading: Grading = Grading()
     arms: Annotated[dict[ArmName, ArmKeys], Field(min_length=1)]
     baseline: ArmName
     seeds: Seeds = list(range(5))

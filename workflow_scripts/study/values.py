@@ -8,6 +8,7 @@ from typing import Annotated, Any
 from pydantic import AfterValidator, BeforeValidator, Discriminator, Field, Tag, WithJsonSchema
 
 from workflow_scripts import grading
+from workflow_scripts.benchmarks.fields import template_fault
 from workflow_scripts.study.faults import nearest
 
 _LARGEST = 10**9
@@ -58,6 +59,12 @@ def _reward(value: str) -> str:
 def _grader(value: str) -> str:
     if value not in grading.names():
         raise ValueError(f"one of {', '.join(grading.names())}{nearest(value, grading.names())}")
+    return value
+
+
+def _column(value: str) -> str:
+    if "{" in value and (fault := template_fault(value)):
+        raise ValueError(fault)
     return value
 
 
@@ -127,6 +134,11 @@ Whole = Annotated[int, Field(ge=0, le=_LARGEST), _Numeric]
 Count = Annotated[int, Field(ge=1, le=_LARGEST), _Numeric]
 AtLeastTwo = Annotated[int, Field(ge=2, le=_LARGEST), _Numeric]
 Text = Annotated[str, Field(min_length=1)]
+Column = Annotated[str, Field(min_length=1), AfterValidator(_column)]
+Columns = Annotated[
+    Annotated[Column, Tag("<one>")] | Annotated[list[Column], Field(min_length=1), Tag("<list>")],
+    _forms("a column, a template that joins columns, or a list of those, of which the first that a row has is taken"),
+]
 Commit = Annotated[str, AfterValidator(_commit), WithJsonSchema({"type": "string", "pattern": f"^{_COMMIT}$"})]
 Name = Annotated[str, AfterValidator(_name)]
 ArmName = Annotated[str, AfterValidator(_arm_name)]

@@ -47,7 +47,7 @@ class Trainer(PolicyTrainer):
         objective: Objective,
         plan: RolloutPlan,
         recorder: Recorder,
-        grade: Callable[[list[tuple[str, str, bool]]], list[Any]] | None,
+        grade: Callable[[list[tuple[str, str, bool]], list[str]], list[Any]] | None,
         sample_batch: int | str,
         **kwargs: Any,
     ) -> None:
@@ -134,7 +134,7 @@ class Trainer(PolicyTrainer):
     ) -> list[float]:
         """The reward function given to TRL where the study names a grader: 1 for a correct answer, else 0."""
         assert self.grade is not None
-        verdicts = self.grade(list(zip(completions, answer, self._scored.truncated, strict=True)))
+        verdicts = self.grade(list(zip(completions, answer, self._scored.truncated, strict=True)), prompts)
         self._scored.statuses = [verdict.status for verdict in verdicts]
         return [1.0 if verdict.status == "correct" else 0.0 for verdict in verdicts]
 
