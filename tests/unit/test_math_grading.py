@@ -236,12 +236,12 @@ def test_the_audit_drops_what_cannot_be_read(tmp_path):
 
 
 def test_versions_and_libraries_are_each_graders_own(monkeypatch):
-    assert grading.version("exact_answer") == grading.version("math_answer") == 2
+    assert grading.version("exact_answer") == grading.version("math_answer") == 3
     assert grading.version("my.module:reward") == grading.REWARD_VERSION == 1
-    monkeypatch.setattr(math_answer, "REWARD_VERSION", 3)
-    grading.hold_to(2, "exact_answer")
-    with pytest.raises(grading.RewardVersionError, match="held to reward version 2, this code has 3"):
-        grading.hold_to(2, "math_answer")
+    monkeypatch.setattr(math_answer, "REWARD_VERSION", 4)
+    grading.hold_to(3, "exact_answer")
+    with pytest.raises(grading.RewardVersionError, match="held to reward version 3, this code has 4"):
+        grading.hold_to(3, "math_answer")
     assert grading.libraries("exact_answer") == {}  # the keys of its results name no library
     assert set(grading.libraries("math_answer")) == {"math-verify", "latex2sympy2-extended", "sympy"}
     assert threading.active_count() < 20  # the grader starts no thread
