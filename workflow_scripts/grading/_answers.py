@@ -98,9 +98,9 @@ def distinct(answer: Items) -> bool:
 
 def values_by_name(answer: Any) -> dict[str, Any]:
     """The values that an answer gives to several letters: x = 1, y = 2, or (x, y) = (1, 2); none for any other."""
-    if isinstance(answer, Items) and not answer.brackets and len(answer.items) > 1:
-        if all(isinstance(item, Named) for item in answer.items) and distinct(answer):
-            return {item.name: item.value for item in answer.items}
+    if isinstance(answer, Items) and not answer.brackets and distinct(answer):
+        values = {item.name: item.value for item in answer.items if isinstance(item, Named)}
+        return values if len(values) == len(answer.items) else {}  # x = 1, x = 2, y = 3 gives x no value
     if isinstance(answer, Named) and isinstance(answer.value, Items) and answer.value.brackets == "()":
         letters = re.fullmatch(r"\(((?:[A-Za-z],)+[A-Za-z])\)", answer.name)
         if letters and len(set(letters[1].split(","))) == len(answer.value.items) == len(letters[1].split(",")):

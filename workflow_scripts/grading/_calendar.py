@@ -4,7 +4,8 @@ import re
 
 _TIME = re.compile(r"(\d{1,2})(?::(\d{2}))?\s*([ap])\.?\s?m\.?", re.IGNORECASE | re.ASCII)
 _CLOCK = re.compile(r"(\d{1,2})(?::(\d{2}))?", re.ASCII)
-_MONTHS = "january february march april may june july august september october november december".split()
+_MONTHS = ("january", "february", "march", "april", "may", "june", "july", "august", "september", "october", "november",
+           "december")  # fmt: skip
 _MONTH = r"(?P<month>jan|feb|mar|apr|may|jun|jul|aug|sept?|oct|nov|dec|" + "|".join(_MONTHS) + r")\.?"
 _DAY = r"(?P<day>\d{1,2})(?:\s?\^?\s?\{?\s?(?:st|nd|rd|th)\s?\}?)?"
 _YEAR = r"(?:\s*,?\s*(?P<year>\d{4}))?"
@@ -27,8 +28,8 @@ def on_the_clock(minutes: int, text: str) -> bool:
     found = _CLOCK.fullmatch(text)
     if not found or int(found[2] or 0) != minutes % 60:
         return False
-    hours = int(found[1])
-    return hours == minutes // 60 or (not found[1].startswith("0") and 1 <= hours <= 12 and hours % 12 == minutes // 60 % 12)
+    hours, twelfth = int(found[1]), minutes // 60 % 12
+    return hours == minutes // 60 or (not found[1].startswith("0") and 1 <= hours <= 12 and hours % 12 == twelfth)
 
 
 def date(text: str) -> str | None:

@@ -210,7 +210,8 @@ def _union(answer: Any) -> Any:
 def _has_open_ends(answer: Any) -> bool:
     """Whether a list holds intervals, not points: [1, 2), (3, \\infty)."""
     return isinstance(answer, Items) and any(
-        isinstance(item, Items) and (item.brackets in ("[)", "(]") or any(end.text.endswith("infty") for end in item.items))
+        isinstance(item, Items)
+        and (item.brackets in ("[)", "(]") or any(end.text.endswith("infty") for end in item.items))
         for item in answer.items
         if not isinstance(item, Items) or all(isinstance(end, Scalar) for end in item.items)
     )

@@ -89,8 +89,8 @@ def _fraction(whole: Fraction, words: list[str], at: int) -> tuple[Fraction, int
     return whole, at
 
 
-_PARTS = {"half": 2, "halve": 2, "third": 3, "quarter": 4, "fourth": 4, "fifth": 5, "sixth": 6, "seventh": 7, "eighth": 8,
-          "ninth": 9, "tenth": 10, "twelfth": 12}  # fmt: skip
+_PARTS = {"half": 2, "halve": 2, "third": 3, "quarter": 4, "fourth": 4, "fifth": 5, "sixth": 6, "seventh": 7,
+          "eighth": 8, "ninth": 9, "tenth": 10, "twelfth": 12}  # fmt: skip
 
 
 def number_in_words(text: str) -> tuple[Fraction, str] | None:

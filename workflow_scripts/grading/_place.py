@@ -20,8 +20,8 @@ _TAGGED = re.compile(r"<answer>([\s\S]*?)(?:</answer>|\Z)", re.IGNORECASE)
 _ANNOUNCED = re.compile(
     r"\banswer\s{1,4}is\b"
     # a line that begins with it: "**Answer:** 42", "### Final Answer" above the line "42"
-    r"|^[ \t>#*_-]{0,12}(?:(?:so|thus|hence|therefore),? )?(?:(?:the|my) )?(?:(?:final|correct) )?answer[ \t]{0,4}[*_]{0,3}"
-    r"[ \t]{0,4}(?:[:：=]|(?=\n))",
+    r"|^[ \t>#*_-]{0,12}(?:(?:so|thus|hence|therefore),? )?(?:(?:the|my) )?(?:(?:final|correct) )?answer"
+    r"[ \t]{0,4}[*_]{0,3}[ \t]{0,4}(?:[:：=]|(?=\n))",
     re.IGNORECASE | re.MULTILINE,
 )
 _BEFORE_ANSWER = re.compile(r"^[\s:：*_]*(?:(?:\\\[|\$\$)\s*)?")
@@ -122,9 +122,7 @@ def _held(text: str, statement: Statement) -> str:
 def in_boxes(text: str, braces: re.Pattern[str] = BOX) -> tuple[str, int] | None:
     """The answer that the last boxes or answer tags of a text hold, and where they end; None if there are none."""
     tags = list(_tags(text))[-_MOST_TAGS:] if "nswer>" in text.lower() else []
-    found = boxes(text, braces) or [
-        Statement(box.start(), *box.span(1), box.end()) for box in _BARE_BOX.finditer(text)
-    ]
+    found = boxes(text, braces) or [Statement(box.start(), *box.span(1), box.end()) for box in _BARE_BOX.finditer(text)]
     if tags:
         outside = [box for box in found if not any(tag.opens <= box.opens < tag.closes for tag in tags)]
         found = sorted([*outside, *tags])

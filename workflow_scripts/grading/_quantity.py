@@ -82,8 +82,10 @@ def _units_outside(text: str) -> str:
     if not (above or below) or not all(unit(words) for words in (above, below) if words):
         return text
     value = f"\\frac{{{over or 1}}}{{{under}}}" if under not in ("", "1") else over or "1"
-    return f"{found[1]}{value}" + (f"\\text{{ {above}" if above else "\\text{/") + (
-        f"{'/' if above else ''}({below})}}" if below else "}"
+    return (
+        f"{found[1]}{value}"
+        + (f"\\text{{ {above}" if above else "\\text{/")
+        + (f"{'/' if above else ''}({below})}}" if below else "}")
     )
 
 
