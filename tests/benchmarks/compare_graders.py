@@ -2,9 +2,9 @@
 
     python tests/benchmarks/compare_graders.py data_dir [pairs.jsonl]
 
-Mutants are every sixth reference answer of the sets in data_dir with one change that makes another value of them: a digit, a
-sign, an exponent, a letter, a bracket, a part of a list. None should be paid. Pairs have a reference answer (gold),
-a completion and the right verdict (want: 1, 0, or null where it is debatable).
+Mutants are every sixth reference answer of the sets in data_dir with one change that makes another value of them: a
+digit, a sign, an exponent, a letter, a bracket, a part of a list. None should be paid. Pairs have a reference answer
+(gold), a completion and the right verdict (want: 1, 0, or null where it is debatable).
 """
 
 import json

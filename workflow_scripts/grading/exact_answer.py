@@ -3,8 +3,8 @@
 Where the answer is looked for: after the last closed thinking block if there is one; there after the last ``####``; if
 there is none, in the last balanced ``\\boxed{}`` or ``<answer>`` tag; if there is none, after the last "answer is"
 or "Answer:". The first of these that occurs decides; a number elsewhere is no answer, and neither is one in a thinking
-block that does not end. In a box or tag, and after "answer is", a name (x = 18), a font, braces and a sentence may stand
-around the number.
+block that does not end. In a box or tag, and after "answer is", a name (x = 18), a font, braces and a sentence
+may stand around the number.
 A unit in words may follow the number. A multiplier counts: 12K and 12 thousand are 12000, 2 dozen is 24. Money and
 percent signs do not count (50% is 50), a final full stop neither. Words that change or doubt the number make it no
 answer: 18 thirds, 18 squared, 18 or more, 18 wrong.
