@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from problem_files import real, stage_job
 
 from workflow_scripts import grading, tables
-from workflow_scripts.grading import _latex, _pool, _server, math_answer
+from workflow_scripts.grading import _latex, _place, _pool, _server, math_answer
 from workflow_scripts.stages import audit_gold
 
 GOLDEN = tomllib.loads((Path(__file__).parents[1] / "golden" / "math_answers.toml").read_text(encoding="utf-8"))
@@ -178,7 +178,7 @@ def reference_answers(name: str) -> list[str]:
     if name.startswith("olympiadbench"):
         return [", ".join(row["final_answer"]) for row in rows]
     if name.startswith("minerva"):
-        return [_latex.last_box(row["solution"]) or "" for row in rows]
+        return [_place.last_box(row["solution"]) or "" for row in rows]
     return [str(row["answer"]) for row in rows]
 
 
@@ -217,7 +217,7 @@ def test_no_reference_answer_of_math500_is_paid_for_another():
     verdicts = grading.grade_many("math_answer", rows)
     assert {verdict.status for verdict in verdicts} <= {"correct", "wrong"}
     paid = [row for row, verdict in zip(rows, verdicts, strict=True) if verdict.status == "correct"]
-    unjustified = [row for row in paid if bare(_latex.last_box(row[0])) != bare(row[1])]
+    unjustified = [row for row in paid if bare(_place.last_box(row[0])) != bare(row[1])]
     assert len(paid) >= 10 and not unjustified
 
 
@@ -236,12 +236,12 @@ def test_the_audit_drops_what_cannot_be_read(tmp_path):
 
 
 def test_versions_and_libraries_are_each_graders_own(monkeypatch):
-    assert grading.version("exact_answer") == grading.version("math_answer") == 2
+    assert grading.version("exact_answer") == grading.version("math_answer") == 3
     assert grading.version("my.module:reward") == grading.REWARD_VERSION == 1
-    monkeypatch.setattr(math_answer, "REWARD_VERSION", 3)
-    grading.hold_to(2, "exact_answer")
-    with pytest.raises(grading.RewardVersionError, match="held to reward version 2, this code has 3"):
-        grading.hold_to(2, "math_answer")
+    monkeypatch.setattr(math_answer, "REWARD_VERSION", 4)
+    grading.hold_to(3, "exact_answer")
+    with pytest.raises(grading.RewardVersionError, match="held to reward version 3, this code has 4"):
+        grading.hold_to(3, "math_answer")
     assert grading.libraries("exact_answer") == {}  # the keys of its results name no library
     assert set(grading.libraries("math_answer")) == {"math-verify", "latex2sympy2-extended", "sympy"}
     assert threading.active_count() < 20  # the grader starts no thread

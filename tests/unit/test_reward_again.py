@@ -27,7 +27,7 @@ def again(root: Path, runs: dict[str, list[list[dict]]], **rewards: str) -> dict
             tables.write(root / f"runs/{arm}/seed-{seed}/rollouts.parquet", tables.ROLLOUTS, rows, {})
     answers = [{"problem_id": f"p{n}", "answer": str(n)} for n in (7, 8)]
     tables.write(root / "train.parquet", tables.PROBLEMS, answers, {})
-    settings = {"runs": seeds, "rewards": dict.fromkeys(runs, "exact_answer") | rewards, "reward_version": 2,
+    settings = {"runs": seeds, "rewards": dict.fromkeys(runs, "exact_answer") | rewards, "reward_version": 3,
                 "allow_missing": False}  # fmt: skip
     outputs = {"rewards": [str(root / "rewards.parquet")]}
     reward_again.main(Job(settings, {}, "c0de", root, {"train": [str(root / "train.parquet")]}, outputs, ()))
@@ -50,7 +50,7 @@ def test_each_rollout_is_graded_against_its_own_problem_and_its_cut(tmp_path: Pa
     counts = {name: found[name] for name in ("rollouts", "regraded", "changed", "to_correct", "to_wrong")}
     assert counts == {"rollouts": 8, "regraded": 7, "changed": 3, "to_correct": 1, "to_wrong": 2}
     assert found["changed_share"] == 3 / 7
-    assert (found["reward_version"], found["code_reward_version"], found["reason"]) == (2, 2, None)
+    assert (found["reward_version"], found["code_reward_version"], found["reason"]) == (3, 3, None)
 
 
 def test_texts_read_in_parts_keep_their_rows(tmp_path: Path) -> None:

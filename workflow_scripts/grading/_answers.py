@@ -9,9 +9,11 @@ import sympy
 
 @dataclass(frozen=True)
 class Words:
-    """An answer in words, in lower case without punctuation."""
+    """An answer in words, in lower case without punctuation. value: the number that they say, unit: of it."""
 
     words: str
+    value: Any = None
+    unit: str = ""
 
 
 @dataclass(frozen=True)
@@ -92,6 +94,18 @@ def is_name(name: str) -> bool:
 def distinct(answer: Items) -> bool:
     """Whether an answer gives values to several letters: x = 1, y = 2, but not x = 1, x = 2, nor x_1 = 1, x_2 = 2."""
     return len({item.name.split("_")[0] for item in answer.items if isinstance(item, Named)}) > 1
+
+
+def values_by_name(answer: Any) -> dict[str, Any]:
+    """The values that an answer gives to several letters: x = 1, y = 2, or (x, y) = (1, 2); none for any other."""
+    if isinstance(answer, Items) and not answer.brackets and distinct(answer):
+        values = {item.name: item.value for item in answer.items if isinstance(item, Named)}
+        return values if len(values) == len(answer.items) else {}  # x = 1, x = 2, y = 3 gives x no value
+    if isinstance(answer, Named) and isinstance(answer.value, Items) and answer.value.brackets == "()":
+        letters = re.fullmatch(r"\(((?:[A-Za-z],)+[A-Za-z])\)", answer.name)
+        if letters and len(set(letters[1].split(","))) == len(answer.value.items) == len(letters[1].split(",")):
+            return dict(zip(letters[1].split(","), answer.value.items, strict=True))
+    return {}
 
 
 def squeezed(text: str) -> str:

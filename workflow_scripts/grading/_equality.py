@@ -6,6 +6,7 @@ and joins letters to names.
 """
 
 import re
+from itertools import combinations
 from typing import Any
 
 import sympy
@@ -23,12 +24,17 @@ from workflow_scripts.grading._answers import (
     distinct,
     is_name,
     span,
+    values_by_name,
 )
+from workflow_scripts.grading._calendar import on_the_clock
 from workflow_scripts.grading._expression import Unreadable, expression
 from workflow_scripts.grading._latex import plain_number
 from workflow_scripts.grading._numbers import agree, number
+from workflow_scripts.grading._quantity import TIME_OF_DAY
 from workflow_scripts.grading._units import compatible
 
+_IN_ORDER = ("xyz", "abcdef", "mn", "pqrs", "uvw", "hk", "ijk")  # letters of pairs that need no names
+_LETTERS_OF_CHOICES = {"A", "B", "C", "D", "E"}
 _ROUNDING = sympy.Rational(1, 10**40)
 _POINTS = tuple(tuple(sympy.Rational(p, q) for p, q in pairs) for pairs in (
     ((17, 13), (29, 11), (41, 37), (53, 19), (71, 67), (83, 31), (97, 89), (107, 43)),
@@ -50,6 +56,9 @@ def equal(gold: Any, said: Any) -> bool:
         return True
     if isinstance(gold, Choice) or isinstance(said, Choice):
         return _choices(gold, said)
+    by_name = values_by_name(gold), values_by_name(said)
+    if any(by_name) and (together := _with_names(gold, said, *by_name)) is not None:
+        return together
     if isinstance(gold, Named) or isinstance(said, Named):
         return _named(gold, said)
     if isinstance(gold, Words) or isinstance(said, Words):
@@ -58,6 +67,8 @@ def equal(gold: Any, said: Any) -> bool:
         return isinstance(gold, Relation) and isinstance(said, Relation) and _relations(gold, said)
     if isinstance(gold, Span) or isinstance(said, Span):
         return _spans(gold, said)
+    if isinstance(gold, Scalar) and isinstance(said, Items) and not said.brackets:
+        return all(equal(gold, item) for item in said.items)  # 1/2 or 0.5
     if isinstance(gold, Items) or isinstance(said, Items):
         alone = [
             a.items[0] if isinstance(a, Items) and a.brackets == "{}" and len(a.items) == 1 else a for a in (gold, said)
@@ -74,22 +85,50 @@ def _choices(gold: Any, said: Any) -> bool:
 
 
 def _wordings(gold: Any, said: Any) -> bool:
+    other = [a.expr if isinstance(a, Scalar) else a.value if isinstance(a, Words) else None for a in (gold, said)]
+    if isinstance(gold, Scalar) != isinstance(said, Scalar) and None not in other:
+        values = [a if isinstance(a, Scalar) else Scalar(sympy.Rational(str(a.value)), str(a.value), a.unit)
+                  for a in (gold, said)]  # fmt: skip
+        return _scalars(*values)
     texts = [
         a.words if isinstance(a, Words) else a.text.lower() if isinstance(a, Scalar) else None for a in (gold, said)
     ]
     return texts[0] is not None and texts[0] == texts[1]
 
 
+def _with_names(gold: Any, said: Any, golds: dict[str, Any], saids: dict[str, Any]) -> bool | None:
+    """Whether y = 2, x = 1 is (1, 2), or x = 1, y = 2; None where names do not decide."""
+    if golds and saids:
+        return golds.keys() == saids.keys() and all(equal(golds[name], saids[name]) for name in golds)
+    other = said if golds else gold
+    named = golds or saids
+    if not isinstance(other, Items) or other.brackets not in ("", "()") or len(named) != len(other.items):
+        return None
+    if any(isinstance(item, Named) for item in other.items):
+        return None
+    ordered = any(set(named) <= set(letters) for letters in _IN_ORDER)
+    values = [named[name] for name in (sorted(named) if ordered else named)]
+    pairs = zip(values, other.items, strict=True) if golds else zip(other.items, values, strict=True)
+    return all(equal(a, b) for a, b in pairs)
+
+
+def _same_name(gold: str, said: str) -> bool:
+    """Whether two names may stand for one quantity: equal ones, y and f(x), P and P(x)."""
+    short, long = sorted((gold, said), key=len)
+    called = re.fullmatch(r"([A-Za-z])\(([A-Za-z])\)", long)
+    return gold == said or bool(called and len(short) == 1 and (short == called[1] or (short, called[2]) == ("y", "x")))
+
+
 def _named(gold: Any, said: Any) -> bool:
     if isinstance(gold, Named) and isinstance(said, Named):
         worded = is_name(gold.name) and re.fullmatch("[A-Za-z]{4,}", said.name)  # Area = 7 for A = 7
-        if (gold.name == said.name or worded) and equal(gold.value, said.value):
+        if (_same_name(gold.name, said.name) or worded) and equal(gold.value, said.value):
             return True
         return _relations(gold, said)
     if isinstance(gold, Named):
         if isinstance(said, Relation):
             return _relations(gold, said)
-        if isinstance(said, Span) and said.name and said.name != gold.name:
+        if isinstance(said, Span) and said.name and not _same_name(gold.name, said.name):
             return False
         return is_name(gold.name) and equal(gold.value, said)
     return _relations(gold, said) if isinstance(gold, Relation) else equal(gold, said.value)
@@ -143,7 +182,11 @@ def _same_link(gold: tuple[str, Any, Any], said: tuple[str, Any, Any]) -> bool:
 def _spans(gold: Any, said: Any) -> bool:
     names = [a.name if isinstance(a, Span) else "" for a in (gold, said)]
     sets = span(gold), span(said)
-    if None in sets or (names[0] and names[1] and names[0] != names[1]):
+    if sets[0] is None and _has_open_ends(gold):
+        sets = _union(gold), sets[1]
+    elif sets[1] is None and isinstance(gold, Span):
+        sets = sets[0], _union(said)
+    if None in sets or (names[0] and names[1] and not _same_name(*names)):
         return False
     if sets[0] == sets[1]:
         return True
@@ -154,9 +197,37 @@ def _spans(gold: Any, said: Any) -> bool:
     )
 
 
+def _union(answer: Any) -> Any:
+    """The union of intervals that stand as a list and do not overlap; None for any other answer."""
+    if not isinstance(answer, Items) or answer.brackets:
+        return None
+    parts = [span(item) for item in answer.items]
+    if None in parts or any(not a.intersect(b).is_empty for a, b in combinations(parts, 2)):
+        return None
+    return sympy.Union(*parts)
+
+
+def _has_open_ends(answer: Any) -> bool:
+    """Whether a list holds intervals, not points: [1, 2), (3, \\infty)."""
+    return isinstance(answer, Items) and any(
+        isinstance(item, Items)
+        and (item.brackets in ("[)", "(]") or any(end.text.endswith("infty") for end in item.items))
+        for item in answer.items
+        if not isinstance(item, Items) or all(isinstance(end, Scalar) for end in item.items)
+    )
+
+
+def _array(answer: Any) -> bool:
+    """Whether square brackets hold a list, as they do in programs, not an interval."""
+    return isinstance(answer, Items) and answer.brackets == "[]" and span(answer) is None
+
+
 def _items(gold: Any, said: Any) -> bool:
     if isinstance(gold, Scalar) or isinstance(said, Scalar):
         return _vector(gold, said)
+    if _array(said) and gold.brackets in ("", "{}"):
+        return _matched(gold.items, said.items, equal)
+    gold, said = (Items(a.items, "()") if _array(a) else a for a in (gold, said))
     kinds = {gold.brackets, said.brackets}
     if "{}" in kinds and kinds <= {"", "{}"}:
         if not gold.brackets and len(said.items) > len(gold.items):
@@ -190,7 +261,14 @@ def _matched(golds: Any, said: Any, same: Any) -> bool:
 def _vector(gold: Any, said: Any) -> bool:
     """A matrix of one column against a tuple."""
     matrix, other = (gold, said) if isinstance(gold, Scalar) else (said, gold)
-    if not isinstance(matrix.expr, sympy.MatrixBase) or 1 not in matrix.expr.shape or other.brackets != "()":
+    if not isinstance(matrix.expr, sympy.MatrixBase) or other.brackets not in ("()", "[]"):
+        return False
+    if all(isinstance(row, Items) and row.brackets == "[]" for row in other.items):
+        rows = [list(matrix.expr.row(i)) for i in range(matrix.expr.rows)]
+        if [len(row) for row in rows] != [len(row.items) for row in other.items]:
+            return False
+        other = Items(tuple(entry for row in other.items for entry in row.items))
+    elif 1 not in matrix.expr.shape:
         return False
     entries = list(matrix.expr)
     return len(entries) == len(other.items) and all(
@@ -199,9 +277,20 @@ def _vector(gold: Any, said: Any) -> bool:
     )
 
 
+def _times(gold: Scalar, said: Scalar) -> bool:
+    if gold.unit == said.unit:
+        return bool(gold.expr == said.expr)
+    time, other = (gold, said) if gold.unit == TIME_OF_DAY else (said, gold)
+    return not other.unit and not other.percent and on_the_clock(int(time.expr), other.text)
+
+
 def _scalars(gold: Scalar, said: Scalar) -> bool:
+    if TIME_OF_DAY in (gold.unit, said.unit):
+        return _times(gold, said)
     if not compatible(gold.unit, said.unit):
         return False
+    if gold.text in _LETTERS_OF_CHOICES and said.text == gold.text.lower():
+        return True
     ratios = [":" in side.text for side in (gold, said)]
     if ratios[0] != ratios[1] and not re.search(r"/|\\frac", (said if ratios[0] else gold).text):
         return False  # 5:1 is not 5; 1:2 is 1/2

@@ -7,61 +7,21 @@ import re
 import unicodedata
 from fractions import Fraction
 
+from workflow_scripts.grading._notation import combined, joined_digits, repeating, unescaped, written_out
+from workflow_scripts.grading._place import (
+    FULL_STOPS,
+    MOST_CHARACTERS,
+    after_markers,
+    after_thinking,
+    announced,
+    ends_open,
+    first_line,
+    goes_on,
+    in_boxes,
+)
 from workflow_scripts.grading._typesetting import plain
 
-MOST_CHARACTERS = 1000
 MOST_NESTED = 24
-
-BOX = re.compile(r"\\(?:boxed|fbox)\s{0,4}\{|\\[{}]|[{}]")
-_BARE_BOX = re.compile(r"\\boxed\s{1,4}(\d{1,40}|[A-Za-z])(?![A-Za-z0-9])")
-_MARKER = re.compile(r"(?<!#)####(?!#)")
-_PHRASE = re.compile(r"\banswer\s{1,4}is\b", re.IGNORECASE)
-FULL_STOPS = "。｡।॥۔።။។"  # of other scripts
-_SENTENCE = re.compile(rf"[.．](?![\d/])|[{FULL_STOPS}]")
-_THINKING = re.compile(r"<(/?)think(?:ing)?>", re.IGNORECASE)
-_MOST_AFTER = 80  # characters after a box that ends a completion
-_CLOSING = re.compile(r"\\(?:end\s{0,4}\{[A-Za-z]{1,20}\*?\}|[A-Za-z]+)|<[/|][^<>]{0,20}>")
-
-
-def box_place(text: str, braces: re.Pattern[str] = BOX) -> tuple[int, int] | None:
-    """Where what the last balanced box holds begins and ends. An empty box states nothing: it may quote the task."""
-    opened: list[tuple[int, bool]] = []
-    last: tuple[int, int] | None = None
-    for brace in braces.finditer(text):
-        if brace[0] == "}":
-            if opened:
-                start, boxed = opened.pop()
-                if boxed and text[start : brace.start()].strip() and (last is None or start > last[0]):
-                    last = (start, brace.start())
-        elif brace[0].endswith("{") and brace[0] != "\\{":
-            opened.append((brace.end(), brace[0] != "{"))
-    return last
-
-
-def last_box(text: str, braces: re.Pattern[str] = BOX) -> str | None:
-    """What the last balanced box holds (of nested ones the inner). braces: finds boxes' and other braces."""
-    place = box_place(text, braces)
-    return text[place[0] : place[1]] if place else None
-
-
-def _first_line(text: str) -> str:
-    return text[: 2 * MOST_CHARACTERS].strip().split("\n", 1)[0].strip()
-
-
-def after_thinking(completion: str) -> tuple[str | None, bool]:
-    """The text after the last closed thinking block, and whether there is such a block.
-
-    None in place of the text: the completion ends inside the thinking, so that whatever it states is a try.
-    """
-    tags = list(_THINKING.finditer(completion))
-    if tags and not tags[-1][1]:
-        return None, False
-    return (completion[tags[-1].end() :], True) if tags else (completion, False)
-
-
-def goes_on(after: str) -> bool:
-    """Whether words or numbers follow: more than punctuation, brackets and commands that close something."""
-    return len(after) > _MOST_AFTER or bool(re.search("[A-Za-z0-9]", _CLOSING.sub("", after)))
 
 
 def stated_answer(completion: str) -> tuple[str | None, bool]:
@@ -74,20 +34,14 @@ def stated_answer(completion: str) -> tuple[str | None, bool]:
     said, closed = after_thinking(completion)
     if said is None:
         return None, True
-    place = box_place(said)
-    if place is None and (bare := list(_BARE_BOX.finditer(said))):
-        place = bare[-1].span(1)
-    if place is not None:
-        return said[place[0] : place[1]], not closed and goes_on(said[place[1] :])
-    for marker in reversed(list(_MARKER.finditer(said))):
-        line = _first_line(said[marker.end() : marker.end() + 2 * MOST_CHARACTERS])
+    if found := in_boxes(said):
+        return found[0], ends_open(said, found[1]) or (not closed and goes_on(said[found[1] :]))
+    for place in after_markers(said):
+        line = first_line(said[place : place + 2 * MOST_CHARACTERS])
         if not re.match(r"[A-Za-z]{2,}\s+\d", line):  # "#### Step 2" is a heading
             return line, said.rstrip(" ").endswith(line)
-    for phrase in reversed(list(_PHRASE.finditer(said))):
-        rest = said[phrase.end() : phrase.end() + 2 * MOST_CHARACTERS].lstrip(" \t:*")
-        sentence = _SENTENCE.split(_first_line(rest), maxsplit=1)[0]
-        return sentence, said.endswith(sentence)
-    return None, True
+    sentence = announced(said)
+    return sentence, sentence is None or said.endswith(sentence)
 
 
 _NUMBER = re.compile(r"\s*\$?([-+]?)(\d{1,3}(?:,\d{3})+|\d{1,100})(\.\d{1,100})?\$?\s*", re.ASCII)
@@ -114,7 +68,8 @@ _SYMBOLS = {name: f"{command} " for name, command in _GREEK.items()} | {
     "∈": "\\in ", "∅": "\\emptyset ", "ℝ": "\\mathbb{R}", "∖": "\\setminus ", "⟨": "\\langle ", "⟩": "\\rangle ",
     "〈": "\\langle ", "〉": "\\rangle ", "√": "\\sqrt ", "°": "^\\circ ", "º": "^\\circ ", "∠": "\\angle ",
     "⌊": "\\lfloor ", "⌋": "\\rfloor ", "⌈": "\\lceil ", "⌉": "\\rceil ", "∨": "\\lor ", "∧": "\\land ", "′": "'",
-    "’": "'", "‘": "'", "“": '"', "”": '"', "Å": "\\AA ",
+    "’": "'", "‘": "'", "“": '"', "”": '"', "Å": "\\AA ", "∴": "\\therefore ", "⇒": "\\Rightarrow ", "→": "\\to ",
+    "或": " or ", "和": " and ", "且": " and ", "、": ", ",
 }  # fmt: skip
 
 
@@ -168,7 +123,7 @@ _REWRITES = [
          r"|exp|lcm|gcd|max|min|det)\s*\}", r"\\\1 "),
         (r"\\(?:mathrm|mathit|mathsf)\s*\{\s*([eid])\s*\}(?![A-Za-z])", r"\1"),
         (r"\\(?:mathbf|boldsymbol|bm)\s*\{\s*([a-z])\s*\}", r"\\vec{\1}"),
-        (r"^\s*\\(?:therefore|implies|Rightarrow)(?![A-Za-z])|\\(?:checkmark|qed)(?![A-Za-z])\s*$", ""),
+        (r"^\s*\\(?:therefore|implies|(?:Long)?[rR]ightarrow|to)(?![A-Za-z])|\\(?:checkmark|qed)(?![A-Za-z])\s*$", ""),
         (r"\\(?:varnothing|O|empty)(?![A-Za-z])", r"\\emptyset"),
         (r"\\(?:leq(?:slant|q)?|leqq)(?![A-Za-z])", r"\\le"),
         (r"\\(?:geq(?:slant|q)?|geqq)(?![A-Za-z])", r"\\ge"),
@@ -197,7 +152,7 @@ _REWRITES = [
         (r"\\(?:pounds|euro)(?![A-Za-z])", "\\$"),
         (r"\\(?:smallmatrix|[pbB]?matrix)(?=\s*\{)", ""),
         (r"(?<=\d)(?:\{,\}|\\,)(?=\d{3}(?!\d))", ""),  # thousands
-        (r"\{,\}", ","),
+        (r"(?<!text)\{([,:])\}", r"\1"),
         (r"(?<!\\)\\[, ]|~", " "),
     )
 ]  # fmt: skip
@@ -208,7 +163,7 @@ _NESTED = re.compile(r"\\text\{\s*(?:\\text)?\s*\{([^{}]*)\}\s*\}")
 _POWER_IN_TEXT = re.compile(r"(\\text\{[^{}]*\^)\s*\{\s*(-?\d)\s*\}")
 _NUMBER_IN_TEXT = re.compile(r"^\\text\{\s*(-?\d[\d.,]*)\}(?=\s*(?:°|\\text\{\s*[A-Za-z]))")
 _QUANTITY_IN_TEXT = re.compile(r"^\\text\{\s*(-?\d[\d.,]*)\s+([A-Za-z]+)\}(?=\s*\^)")
-_SIGN_IN_TEXT = re.compile(r"\\text\{\s*(\\?[$€£]|,)\s*\}")
+_SIGN_IN_TEXT = re.compile(r"\\text\{\s*(\\?[$€£]|[,:])\s*\}")
 _GROUP = re.compile(r"\{((?:[^{}]|\{(?:[^{}]|\{[^{}]*+\})*+\})*+)(?<!\\)\}")
 _LAST_STOP = re.compile(rf"[{FULL_STOPS}](?=[\s}}$]*$)")
 _FACTORIAL = re.compile(r"[\w)}]!$")
@@ -220,7 +175,8 @@ def tidy(text: str) -> str | None:
     """One spelling of an answer, or None for what cannot be one: too long, too deep, or with unbalanced braces."""
     if len(text) > MOST_CHARACTERS:
         return None
-    text = plain(_THIN.sub("", _LAST_STOP.sub(".", _ascii(text))))
+    text = _ascii(combined(unescaped(text)))
+    text = plain(_THIN.sub("", _LAST_STOP.sub(".", text)))
     text = _WORD.sub(lambda m: m[0] if "math" in m[0] or "operator" in m[0] else r"\text{", text)
     for pattern, spelling in _REWRITES:
         text = pattern.sub(spelling, text)
@@ -237,6 +193,7 @@ def tidy(text: str) -> str | None:
         _FUNCTIONS.sub(lambda m: "\\infty " if m[1] == "infinity" else f"\\{m[1]} ", part) for part in outside[::2]
     ]
     text = re.sub(r"\s+", " ", "".join(outside)).strip(" *")
+    text = written_out(joined_digits(repeating(text)))
     for _ in range(_MOST_FORMATS):
         text = re.sub(r"(?:\s*\\\\)+$", "", text)
         whole = _GROUP.fullmatch(text)

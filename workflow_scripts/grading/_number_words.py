@@ -4,7 +4,7 @@ import re
 from fractions import Fraction
 from itertools import takewhile
 
-from workflow_scripts.grading._units import NUMBER_WORDS
+from workflow_scripts.grading._units import NUMBER_WORDS, is_unit, unit
 
 _ONES = {
     "zero": 0, "one": 1, "two": 2, "three": 3, "four": 4, "five": 5, "six": 6, "seven": 7, "eight": 8, "nine": 9,
@@ -87,3 +87,23 @@ def _fraction(whole: Fraction, words: list[str], at: int) -> tuple[Fraction, int
     if whole == 1 and words[at : at + 1] == ["half"]:
         return Fraction(1, 2), at + 1
     return whole, at
+
+
+_PARTS = {"half": 2, "halve": 2, "third": 3, "quarter": 4, "fourth": 4, "fifth": 5, "sixth": 6, "seventh": 7,
+          "eighth": 8, "ninth": 9, "tenth": 10, "twelfth": 12}  # fmt: skip
+
+
+def number_in_words(text: str) -> tuple[Fraction, str] | None:
+    """The number that a whole text in words says, with the unit of measure or "" for what is counted.
+
+    One half and two thirds are numbers too. None: the text is no number in words, or more than one.
+    """
+    found = leading_number(text) if text[:1].isalpha() else None
+    if found is None:
+        return None
+    value, after = found
+    if after.removesuffix("s") in _PARTS and value:
+        return value / _PARTS[after.removesuffix("s")], ""
+    if after.startswith(("of ", "point", "and ", "or ")) or not is_unit(after):
+        return None
+    return value, unit(after)

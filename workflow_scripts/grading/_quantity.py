@@ -10,14 +10,18 @@ from typing import Any
 import sympy
 
 from workflow_scripts.grading._answers import Scalar, Words, squeezed
+from workflow_scripts.grading._calendar import time_of_day
 from workflow_scripts.grading._expression import Unreadable, expression, with_degrees
 from workflow_scripts.grading._numbers import number
 from workflow_scripts.grading._structure import inside
 from workflow_scripts.grading._units import NUMBER_WORDS, is_unit, measure, unit
 
 TEXT = re.compile(r"\\text\{([^{}]*)\}")
+_DIGITS = r"(?:\\text\{)?\(?\s*(-?[0-9A-Fa-f]+(?:\.[0-9A-Fa-f]+)?)\s*\)?\}?"
 _BASE = re.compile(
-    r"(?:\\text\{)?\(?\s*(-?[0-9A-F]+)\s*\)?\}?\s*_\s*\{?\s*(?:\\text\{\s*)?(\d{1,2}|[a-z]+)\s*\}{0,2}", re.ASCII
+    rf"{_DIGITS}\s*_\s*\{{?\s*\(?(?:\\text\{{)?\s*(?:base[\s}}]*)?\(?(\d{{1,2}}|[a-z]+)\s*\)?[\s}}]*"
+    rf"|{_DIGITS}\s*(?:\\text\{{)?\s*\(?(?:in )?base[\s}}]*(\d{{1,2}}|[a-z]+)\s*\)?\}}?",
+    re.ASCII,
 )
 _BASES = {"two": "2", "three": "3", "four": "4", "five": "5", "six": "6", "seven": "7", "eight": "8", "nine": "9",
           "ten": "10", "twelve": "12", "sixteen": "16"}  # fmt: skip
@@ -35,6 +39,10 @@ _BARE_UNIT = re.compile(
     rf"|\s*((?:(?:cm|mm|km|kg|ml|mph|ft)(?:/(?:s|h|min))?|m/s|g/(?:cm|m[lL]|mol|L))\s*{_POWER}|[A-Za-z]{{4,}}))$"
 )
 _SCALE = re.compile(r"°\s*([CFK])$")  # 20° C
+TIME_OF_DAY = "time of day"
+_SIDE = r"\{((?:[^{}]|\{[^{}]*\})*)\}"
+_QUOTIENT = re.compile(rf"^([-+]?)\\frac\s*{_SIDE}\s*{_SIDE}$")
+_MEASURED = re.compile(rf"^(.*?)\s*((?:{_PIECE}(?:\\cdot(?![A-Za-z]))?\s*+)*+)$")
 _MACROS = [("\\mu\\s*", "μ"), ("\\Omega\\s*", "Ω"), ("\\AA\\s*", "Å"), ("\\cdot(?![A-Za-z])", "·")]
 _SPACED = {"A", "C", "F", "K", "T"}  # 5 K is five kelvins, 5K is five thousand, and 5A a multiple of A
 _ORDINAL = re.compile(r"\s*\^?\s*(?:\{\s*)?\\text\{\s*(?:st|nd|rd|th)\s*\}\s*\}?$")
@@ -63,12 +71,31 @@ def _unit_words(text: str) -> str:
     return re.sub(r"\s+", " ", words).strip(" ·")
 
 
+def _units_outside(text: str) -> str:
+    r"""\frac{12\text{ m}}{5\text{ s}} as \frac{12}{5}\text{m/(s)}."""
+    found = _QUOTIENT.match(text) if "\\text" in text else None
+    if not found:
+        return text
+    sides = [_MEASURED.match(side.strip()) for side in found.groups()[1:]]
+    if None in sides:
+        return text
+    (over, above), (under, below) = ((side[1], _unit_words(side[2])) for side in sides if side)
+    if not (above or below) or not all(unit(words) for words in (above, below) if words):
+        return text
+    value = f"\\frac{{{over or 1}}}{{{under}}}" if under not in ("", "1") else over or "1"
+    return (
+        f"{found[1]}{value}"
+        + (f"\\text{{ {above}" if above else "\\text{/")
+        + (f"{'/' if above else ''}({below})}}" if below else "}")
+    )
+
+
 def _worded(text: str, typed: str) -> tuple[str, int, bool, str] | Words:
     """A text without the words after it, and their factor, whether they say percent, and their unit.
 
     Words: those after the number are no unit (5 minus six), so that it is not the answer.
     """
-    text = _UNIT_IN_BRACKETS.sub(r"\1 \2", text)
+    text = _UNIT_IN_BRACKETS.sub(r"\1 \2", _units_outside(text))
     text = _SCALE.sub(r"°\\text{\1}", _UNIT_FRACTION.sub(r"\1\2/(\3)", text))
     found = _UNIT.match(text)
     value, words = "", ""
@@ -98,6 +125,24 @@ def _worded(text: str, typed: str) -> tuple[str, int, bool, str] | Words:
     if not percent and not is_unit(words):
         return Words(" ".join(TEXT.sub(r" \1 ", typed).lower().split()))
     return value, factor, percent, "" if percent else unit(words)
+
+
+def _based(text: str) -> Scalar | None:
+    """A number with its base, or None for a text that names none."""
+    found = _BASE.fullmatch(text)
+    if not found:
+        return None
+    digits, radix = found[1] or found[3], _BASES.get(found[2] or found[4], found[2] or found[4])
+    if not radix.isdigit() or not 2 <= int(radix) <= 36 or not re.search(r"\d", digits):
+        return None
+    if re.search("[a-f]", digits) and int(radix) <= 10:
+        return None  # 2a_3 is a product
+    digits = digits.upper()
+    if "." in digits:
+        digits = digits.rstrip("0").rstrip(".")
+    if int(radix) == 10 and not re.search("[A-F]", digits):
+        return Scalar(sympy.Integer(0), digits, base=radix)
+    return Scalar(sympy.Symbol(f"digits_{digits}"), digits, base=radix if int(radix) != 10 else "ten")
 
 
 def _modulus(text: str) -> tuple[str, str]:
@@ -130,12 +175,13 @@ def quantity(text: str, reference: bool = False) -> Any:
         tolerance = sympy.Rational(str(Fraction(width)))
     elif "\\tolerance" in text:
         raise Unreadable
-    base = _BASE.fullmatch(text)
-    radix = _BASES.get(base[2], base[2]) if base else ""
-    if base and radix.isdigit() and 2 <= int(radix) <= 36 and re.search(r"\d", base[1]):
-        if int(radix) != 10 or re.search("[A-F]", base[1]):
-            return Scalar(sympy.Symbol(f"digits_{base[1]}"), base[1], base=radix)
-        text = base[1]
+    time = time_of_day(text)
+    if time is not None:
+        return Scalar(sympy.Integer(time), text, TIME_OF_DAY)
+    if based := _based(text):
+        if based.base != "10":
+            return based
+        text = based.text
     text, modulus = _modulus(text.strip())
     text, currency = _money(text)
     if ordinal := _ORDINAL.search(text):

@@ -24,10 +24,13 @@ from workflow_scripts.grading._answers import (
     span,
     squeezed,
 )
+from workflow_scripts.grading._calendar import date
 from workflow_scripts.grading._equality import equal, rounds, same_value
 from workflow_scripts.grading._expression import Unreadable, expression
 from workflow_scripts.grading._names import names_quantity
+from workflow_scripts.grading._number_words import number_in_words
 from workflow_scripts.grading._quantity import TEXT, quantity
+from workflow_scripts.grading._sentences import value_in
 from workflow_scripts.grading._structure import depth_at, inside, split
 
 MOST_ITEMS = 64
@@ -46,10 +49,12 @@ _MIRRORED = {">": "<", "\\ge": "\\le"}
 _WORDED = {"all real numbers": sympy.S.Reals, "all reals": sympy.S.Reals, "real numbers": sympy.S.Reals,
            "no solution": sympy.S.EmptySet, "no solutions": sympy.S.EmptySet, "empty set": sympy.S.EmptySet,
            "no real solutions": sympy.S.EmptySet}  # fmt: skip
-_JOINER = re.compile(r"\\text\{\s*,?\s*(or|and)\s*,?\s*\}|(?<![A-Za-z\\])(or|and)(?![A-Za-z])")
+_IN_ENGLISH = {"oder": "or", "ou": "or", "или": "or", "und": "and", "et": "and", "и": "and"}
+_JOINER = re.compile(r"\\text\{\s*,?\s*(or|and|oder|ou|или|und|et|и)\s*,?\s*\}|(?<![A-Za-z\\])(or|and)(?![A-Za-z])")
 _THOUSANDS = re.compile(r"(?<![\d,.])\d{1,3}(?:,\d{3})+(?![\d,])", re.ASCII)
 _LETTER = re.compile(r"\(?\s*([A-Z])\s*\)?\s*[.:]?")
 _LETTERED = re.compile(r"(?:\(\s*([A-Z])\s*\)|([A-Z])\s*(?:\)|\.(?=\s)|(?=:\s+[\d\\(-])))\s*(?:[:. ]\s*)(\S.*)")
+_LETTER_IN_TEXT = re.compile(r"\\text\{\s*[A-J]\s*\}\s+(?:\d|\\(?:frac|sqrt|text|pi)(?![A-Za-z]))")
 _NUMERIC = re.compile(r"\\(?:frac|sqrt|pi|cdot|binom|text\{[^{}]*\})|(?<=\d)e")
 
 
@@ -73,18 +78,20 @@ def _bare(text: str) -> str:
         text = ("\\text{" if opened else "") + text[said.end() :].strip()
     if quoted := re.fullmatch(r'"([^"]*)"', text):
         text = quoted[1].strip()
-    return text
+    return value_in(text)
 
 
 def _words(text: str) -> Words | Choice | Items | Span | None:
     bare = TEXT.sub(r"\1", text).strip()
+    if named_day := date(bare):
+        return Words(named_day)
     wrapped = not TEXT.sub("", text).strip(" .()")
     letter = _LETTER.fullmatch(bare)
     if letter and bare != letter[1]:
         return Choice(letter[1])
     if letter and wrapped:
         return Choice(letter[1])
-    lettered = _LETTERED.fullmatch(bare)
+    lettered = _LETTERED.fullmatch(bare) or (_LETTER_IN_TEXT.match(text) and re.fullmatch(r"([A-J])()\s+(\S.*)", bare))
     if lettered and _UNDECIDED.search(lettered[3]):
         return Words(" ".join(bare.lower().split()))
     if lettered:
@@ -99,6 +106,9 @@ def _words(text: str) -> Words | Choice | Items | Span | None:
         or (re.search(r"(?<![A-Za-z])[A-Za-z]{1,2}(?![A-Za-z])", bare) and "," not in bare)
     ):
         return None
+    number = number_in_words(bare)
+    if number is not None:
+        return Words(" ".join(re.findall(r"[a-z0-9']+", bare.lower())), *number)
     pieces = [piece.strip() for piece in re.split(r"[,;]|(?<![A-Za-z])(?:and|or)(?![A-Za-z])", bare) if piece.strip()]
     if len(pieces) > 1:
         return Items(tuple(_words(f"\\text{{{piece}}}") or Words(piece.lower()) for piece in pieces))
@@ -122,7 +132,7 @@ def read(text: str, reference: bool = False, thousands: bool = True) -> Any:
             return words
         if wrapped := _IN_TEXT.fullmatch(text):
             text = wrapped[1].strip()
-    text = _JOINER.sub(lambda m: f"\\{m[1] or m[2]} ", text)
+    text = _JOINER.sub(lambda m: f"\\{_IN_ENGLISH.get(m[1], m[1]) or m[2]} ", text)
     if thousands:
         text = _THOUSANDS.sub(lambda m: m[0].replace(",", "") if depth_at(text, m.start()) == 0 else m[0], text)
     parts, separators = split(text, {",", ";", "\\or", "\\and"})
@@ -207,8 +217,9 @@ def _bracketed(kind: str, inner: str) -> Any:
         return _single(inner, False)
     if len(parts) > MOST_ITEMS:
         raise Unreadable
-    if len(parts) != 2 and kind == "[]":
-        kind = "()"
+    if kind == "[]" and all(part.startswith("[") and part.endswith("]") for part in parts):
+        rows = [Items(tuple(_single(entry, False) for entry in split(part[1:-1], {","})[0]), kind) for part in parts]
+        return Items(tuple(rows), kind)
     items = tuple(_single(part, False) for part in parts)
     if any(isinstance(item, Items) and not item.brackets for item in items):  # ± inside
         versions = [item.items if isinstance(item, Items) and not item.brackets else (item,) for item in items]
@@ -224,6 +235,8 @@ def _combined(parts: list[str], signs: list[str]) -> Any:
     found = sets[0]
     for sign, other in zip(signs, sets[1:], strict=True):
         found = {"\\cup": sympy.Union, "\\cap": sympy.Intersection, "\\setminus": sympy.Complement}[sign](found, other)
+    if isinstance(found, sympy.FiniteSet):
+        return Items(tuple(Scalar(value, str(value)) for value in found.args), "{}")
     return Span(found)
 
 
@@ -232,7 +245,7 @@ def _related(parts: list[str], signs: list[str]) -> Any:
         if len(signs) > 1 or not is_name(parts[0]):
             raise Unreadable
         value = _single(parts[1], False)
-        reals = span(value)
+        reals = None if isinstance(value, Items) and value.brackets == "{}" else span(value)
         name = squeezed(parts[0])
         return Named(name, value, (parts[0], parts[1])) if reals is None else Span(reals, name)
     if any(sign != "=" for sign in signs):
@@ -254,6 +267,9 @@ def _related(parts: list[str], signs: list[str]) -> Any:
 
 
 def _inequality(parts: list[str], signs: list[str]) -> Any:
+    called = {squeezed(part) for part in parts if part.endswith(")") and names_quantity(part)}
+    if len(called) == 1:  # -1 < f(x) < 1
+        parts = ["\\zeta" if squeezed(part) in called else part for part in parts]
     quantities = [quantity(part) for part in parts]
     if not all(isinstance(found, Scalar) for found in quantities):
         raise Unreadable
@@ -272,7 +288,7 @@ def _inequality(parts: list[str], signs: list[str]) -> Any:
             if isinstance(found, (sympy.Interval, sympy.Union, sympy.FiniteSet, sympy.Complement)) or (
                 found in (sympy.S.Reals, sympy.S.EmptySet)
             ):
-                return Span(found, name.name)
+                return Span(found, called.pop() if len(called) == 1 else name.name)
         except (MemoryError, RecursionError):
             raise
         except Exception:  # no solver for it: compared as it stands

@@ -1,8 +1,10 @@
 """Grader for answers that are one number, in digits or in words: compared exactly, as fractions, never as floats.
 
 Where the answer is looked for: after the last closed thinking block if there is one; there after the last ``####``; if
-there is none, in the last balanced ``\\boxed{}``; if there is none, after the last "answer is". The first of these that
-occurs decides; a number elsewhere is no answer, and neither is one in a thinking block that does not end.
+there is none, in the last balanced ``\\boxed{}`` or ``<answer>`` tag; if there is none, after the last "answer is"
+or "Answer:". The first of these that occurs decides; a number elsewhere is no answer, and neither is one in a thinking
+block that does not end. In a box or tag, and after "answer is", a name (x = 18), a font, braces and a sentence
+may stand around the number.
 A unit in words may follow the number. A multiplier counts: 12K and 12 thousand are 12000, 2 dozen is 24. Money and
 percent signs do not count (50% is 50), a final full stop neither. Words that change or doubt the number make it no
 answer: 18 thirds, 18 squared, 18 or more, 18 wrong.
@@ -14,16 +16,24 @@ import unicodedata
 from fractions import Fraction
 
 from workflow_scripts.grading import Verdict
-from workflow_scripts.grading._latex import FULL_STOPS, after_thinking, box_place, goes_on, last_box
+from workflow_scripts.grading._latex import tidy
+from workflow_scripts.grading._names import names_quantity
 from workflow_scripts.grading._number_words import MULTIPLIERS, SMALL, leading_number
+from workflow_scripts.grading._place import (
+    after_markers,
+    after_thinking,
+    announced,
+    ends_open,
+    first_line,
+    goes_on,
+    in_boxes,
+)
+from workflow_scripts.grading._sentences import value_in
 from workflow_scripts.grading._units import is_unit, measure, unit
 
-REWARD_VERSION = 2
+REWARD_VERSION = 3
 
 _MOST_CHARACTERS = 240  # of the stated answer, unit included; what is longer is text, not a number
-_MARKER = re.compile(r"(?<!#)####(?!#)")
-_PHRASE = re.compile(r"\banswer\s{1,4}is\b", re.IGNORECASE)
-_SENTENCE_END = re.compile(rf"[.．](?!\d)|[{FULL_STOPS}]")
 _BRACES = re.compile(r"\\boxed\s{0,4}\{|\\[{}]|[{}]")
 _THOUSANDS = re.compile(r"(?<=\d)(?:\\,|\{,\}|[\u00a0\u2009\u202f])(?=\d{3}(?!\d))", re.ASCII)
 _FRACTION = re.compile(r"\\[dt]?frac\s?\{(-?\d+)\}\s?\{(\d+)\}", re.ASCII)
@@ -134,8 +144,25 @@ def _value(text: str) -> Fraction | None:
     return -value if found["sign"] == "-" else value
 
 
-def _first_line(text: str) -> str:
-    return text[: _MOST_CHARACTERS * 2].strip().split("\n", 1)[0].strip()
+_FACTORIAL = re.compile(r"\d\s*!")
+_POWER = re.compile(r"\^\s*\{\s*(-?\d)\s*\}")
+_FRACTION_IN_TEX = re.compile(r"\\frac\s*(?:\{\s*(\d+)\s*\}|(\d))\s*(?:\{\s*(\d+)\s*\}|(\d))", re.ASCII)
+
+
+def _in_box(text: str) -> Fraction | None:
+    """The number in what a box holds: perhaps with a name, a font, a unit in TeX or a sentence around it."""
+    if _FACTORIAL.search(text):
+        return None
+    value = _value(text)
+    plain = tidy(text) if value is None else None
+    if plain is None:
+        return value
+    plain = value_in(plain)
+    name, equals, after = plain.partition("=")
+    if equals and names_quantity(name):
+        plain = after.strip()
+    plain = _FRACTION_IN_TEX.sub(lambda m: f" {m[1] or m[2]}/{m[3] or m[4]} ", _POWER.sub(r"^\1", plain))
+    return _value(plain.replace("°", " degrees ").strip())
 
 
 def _is_heading(line: str, ends_completion: bool) -> bool:
@@ -150,24 +177,21 @@ def _is_heading(line: str, ends_completion: bool) -> bool:
     return plain[:1].isalpha() and (found is None or not (ends_completion or not found[1] or unit(found[1])))
 
 
-def _stated_answer(completion: str) -> tuple[str | None, bool]:
-    """The text in the answer's place (None if there is no such place), and whether a cut leaves it no answer."""
+def _stated_answer(completion: str) -> tuple[Fraction | None, bool]:
+    """The number in the answer's place (None if there is none), and whether a cut leaves it no answer."""
     said, closed = after_thinking(completion)
     if said is None:
         return None, True
-    for marker in reversed(list(_MARKER.finditer(said))):
-        line = _first_line(said[marker.end() : marker.end() + 4 * _MOST_CHARACTERS])
+    for place in after_markers(said):
+        line = first_line(said[place : place + 4 * _MOST_CHARACTERS], 2 * _MOST_CHARACTERS)
         if not _is_heading(line, ends_completion=said.rstrip().endswith(line)):
-            box = last_box(line, _BRACES)
-            return line if box is None else box, said.rstrip(" ").endswith(line)
-    place = box_place(said, _BRACES)
-    if place is not None:
-        return said[place[0] : place[1]], not closed and goes_on(said[place[1] :])
-    for phrase in reversed(list(_PHRASE.finditer(said))):
-        rest = said[phrase.end() : phrase.end() + 4 * _MOST_CHARACTERS].lstrip(" \t:*")
-        sentence = _SENTENCE_END.split(_first_line(rest), maxsplit=1)[0]
-        return sentence, said.endswith(sentence)
-    return None, True
+            held = in_boxes(line, _BRACES)
+            number = _in_box(held[0]) if held else _value(line.partition("</answer>")[0])
+            return number, said.rstrip(" ").endswith(line)
+    if found := in_boxes(said, _BRACES):
+        return _in_box(found[0]), ends_open(said, found[1]) or (not closed and goes_on(said[found[1] :]))
+    sentence = announced(said)
+    return (None, True) if sentence is None else (_in_box(sentence), said.endswith(sentence))
 
 
 def grade(completion: str, answer: str, truncated: bool) -> Verdict:
@@ -176,9 +200,8 @@ def grade(completion: str, answer: str, truncated: bool) -> Verdict:
     truncated: the completion was cut at the token limit; a number that the cut may have shortened is no answer.
     A reference answer that is no number is matched by nothing (the gold audit drops such problems).
     """
-    place, open_end = _stated_answer(completion)
-    value = None if place is None or (truncated and open_end) else _value(place)
-    if value is None:
+    value, open_end = _stated_answer(completion)
+    if value is None or (truncated and open_end):
         return Verdict("truncated" if truncated else "unparsed", None)
     return Verdict("correct" if value == _value(answer) else "wrong", str(value))
 

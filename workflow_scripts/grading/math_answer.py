@@ -20,7 +20,7 @@ from functools import lru_cache
 
 from workflow_scripts.grading import Verdict, _copied, _latex, _pool
 
-REWARD_VERSION = 2
+REWARD_VERSION = 3
 LIBRARIES = ("math-verify", "latex2sympy2-extended", "sympy")
 
 _MOST_KNOWN = 1 << 16
