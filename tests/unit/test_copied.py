@@ -121,7 +121,7 @@ def test_the_audit_lists_what_a_copy_is_paid(said, paid, tmp_path):
     assert (footer["copies"], footer["copies_paid"]) == (2, sum(paid))
     checks = [row for row in _findings.audit_checks([rows]) if row["check"] == "copied answers"]
     (message,) = [row["message"] for row in checks]
-    assert message.startswith(f"mine: {sum(paid)} of 4 problems ({25 * sum(paid)} %) pay an answer that copies")
+    assert message.startswith(f"mine: {sum(paid)} of 4 problems ({25 * sum(paid):.1f} %) pay an answer that copies")
     assert ("leaves 1 more unpaid" in message) is bool(said)
     assert [row["verdict"] for row in checks] == ["warn"]
     assert any(line.startswith("Copied answers: mine") for line in _warnings.warnings([], [], [], checks))

@@ -18,6 +18,8 @@ _FORMULA = re.compile(
 )
 _GROUPS = ("display", "inline", "round", "square", "lines")
 _WORDS = re.compile(r"\\(?:text|mbox|mathrm|mathbf|mathit)\s*\{([^{}]*)\}")
+_COMMAND = re.compile(r"\\[A-Za-z]+")
+_NAMES = re.compile(r"(?:[A-Za-z\s(),.;:'{}]|\\(?:triangle|angle|overline|overrightarrow|odot|ell)(?![A-Za-z]))*")
 _UNIT = re.compile(r"(?<=[\d})°])\s*\\text\s*\{[^{}]*\}(?:\^\{?-?\d\}?)?$")
 _SINGLE = re.compile(r"(?<!\\)\{([^{}\\])\}")
 _EQUALS = re.compile(r"(?<![<>!:])=(?!=)|\\approx(?![A-Za-z])")
@@ -36,6 +38,17 @@ def expressions(question: str) -> list[str]:
         text = next(formula[name] for name in _GROUPS if formula[name] is not None)
         found += re.split(r"\\\\", text) if formula["lines"] is not None else [text]
     return list(dict.fromkeys(text.strip() for text in found if text.strip()))
+
+
+def may_equal(expression: str, reference: str) -> bool:
+    """Whether an expression is worth comparing with a reference answer, which takes milliseconds of sympy.
+
+    Names alone, such as ``x``, ``f(x)`` or ``\\triangle ABC``, equal only an answer that has their letters.
+    """
+    if not _NAMES.fullmatch(expression):
+        return True
+    letters = set(re.findall("[a-z]", _COMMAND.sub("", expression).lower()))
+    return letters <= set(reference.lower())
 
 
 def _bare(text: str) -> str:

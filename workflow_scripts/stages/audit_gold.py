@@ -11,7 +11,7 @@ from typing import Any
 
 from workflow_scripts import grading, tables
 from workflow_scripts.grading._alternatives import alternatives
-from workflow_scripts.grading._copied import expressions
+from workflow_scripts.grading._copied import expressions, may_equal
 from workflow_scripts.stages._command import Job, StageError, run
 
 LIBRARIES = ()
@@ -55,7 +55,13 @@ def _paid_copies(name: str, problems: list[dict[str, Any]], refuse: bool) -> dic
 
     refuse: the study does not pay answers that the grader recognises as copied.
     """
-    asked = [(row, text) for row in problems if row["answer"] for text in expressions(row["question"])]
+    asked = [
+        (row, text)
+        for row in problems
+        if row["answer"]
+        for text in expressions(row["question"])
+        if may_equal(text, row["answer"])
+    ]
     rows = [(grading.stated(name, text), row["answer"], False) for row, text in asked]
     equal = [
         (row["problem_id"], text, each, row["question"])
