@@ -37,9 +37,9 @@ def test_a_new_reward_version_regrades_and_trains_nothing(done: Copy, tmp_path: 
     shutil.copytree(done.root, copy.root, symlinks=True)
     manifest = copy.root / ROOT / "runs/gapo/seed-0/checkpoints.parquet"
     before = manifest.stat().st_mtime_ns
-    copy.edit("workflow_scripts/grading/exact_answer.py", "REWARD_VERSION = 2", "REWARD_VERSION = 3")
+    copy.edit("workflow_scripts/grading/exact_answer.py", "REWARD_VERSION = 3", "REWARD_VERSION = 4")
     copy.snakemake("--cores", "2", "--quiet", "rules", "host")
-    assert "what was trained under 2 stays valid" in (copy.root / ROOT / "report.html").read_text(encoding="utf-8")
+    assert "what was trained under 3 stays valid" in (copy.root / ROOT / "report.html").read_text(encoding="utf-8")
     grader = "workflow_scripts/grading/exact_answer.py"
     copy.edit(grader, "if value == _value(answer)", "if abs(value - (_value(answer) or 0)) <= 1")
     copy.snakemake("--cores", "2", "--quiet", "rules", "host")
