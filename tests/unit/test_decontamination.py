@@ -142,7 +142,8 @@ def test_a_short_clause_is_cut_whole():
 
 
 def table_of(path: Path, rows: list[dict], name: str) -> Path:
-    kept, _ = sources._collected([("", {"difficulty": None, **row}) for row in rows], name)
+    placed = [(number, "", {"difficulty": None, **row}) for number, row in enumerate(rows)]
+    kept, _ = sources._collected(placed, name)
     tables.write(path, tables.PROBLEMS, kept, {})
     return path
 
