@@ -4,9 +4,7 @@ Units and meanings of the columns lie in ``tables.toml`` (no digest reads that f
 nothing); both are written into the metadata of each file. A file's footer also holds its *provenance*: the settings it
 was made with, the digest of the code, the digest of its inputs, the versions of the libraries, and the digest of its
 own content. Nothing in it depends on the time or the machine, so equal inputs give equal bytes.
-
-A stage needs only the tables it names: each is a symbol of its own, so a new column in one reruns only what uses that
-one.
+A stage needs only the tables it names: a new column in one reruns only what uses that one.
 """
 
 import hashlib
