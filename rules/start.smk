@@ -112,8 +112,8 @@ def not_begun():
     knows nothing of counts as current. A dry run also fails for a local file that a job would read and that is missing."""
     if ROOT in BEGUN or workflow.scheduler is None or not workflow.is_main_process:
         return
-    planned = {path for job in workflow.dag.needrun_jobs() for path in job.output} if workflow.dryrun else set()
-    if missing := preflight.missing_files(STUDY, Path(ROOT), planned):
+    planned = [job for job in workflow.dag.jobs if workflow.dryrun and workflow.dag.needrun(job)]
+    if missing := preflight.missing_files(STUDY, Path(ROOT), {path for job in planned for path in job.output}):
         sys.stdout.flush()
         print(*(f"armslength: {line}" for line in missing), sep="\n", file=sys.stderr, flush=True)
         os._exit(1)

@@ -85,15 +85,15 @@ def test_what_cannot_be_graded_again_says_why(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("version", "status", "verdict", "said"),
     [
-        (2, "correct", "pass", "all 4 stored rewards are what the code's grader gives"),
-        (3, "correct", "pass",
-         "all 4 stored rewards are what the code's grader gives, which is of reward version 3: what was trained under "
-         "2 stays valid"),
-        (2, "wrong", "warn",
-         "50.0 % of 4 stored rewards would be others under the code's grader, of version 2 too: 2 would be 1, 0 would "
-         "be 0"),
+        (3, "correct", "pass", "all 4 stored rewards are what the code's grader gives"),
+        (4, "correct", "pass",
+         "all 4 stored rewards are what the code's grader gives, which is of reward version 4: what was trained under "
+         "3 stays valid"),
         (3, "wrong", "warn",
-         "50.0 % of 4 stored rewards would be others under reward version 3 (held to 2): 2 would be 1, 0 would be 0"),
+         "50.0 % of 4 stored rewards would be others under the code's grader, of version 3 too: 2 would be 1, 0 would "
+         "be 0"),
+        (4, "wrong", "warn",
+         "50.0 % of 4 stored rewards would be others under reward version 4 (held to 3): 2 would be 1, 0 would be 0"),
     ],
 )  # fmt: skip
 def test_a_new_version_is_judged_by_what_it_changes(

@@ -245,7 +245,7 @@ ROWS: dict[str, tuple[Change, set[str]]] = {
         {f"sample_base 2 {BENCHMARK}", f"grade_base 2 {BENCHMARK}"} | FROM_COUNTS,
     ),
     "grader code": (append("grading/exact_answer.py", "\nprint('read anew')\n"), GRADED_AGAIN),
-    "reward version": (code("grading/exact_answer.py", "REWARD_VERSION = 2", "REWARD_VERSION = 3"), GRADED_AGAIN),
+    "reward version": (code("grading/exact_answer.py", "REWARD_VERSION = 3", "REWARD_VERSION = 4"), GRADED_AGAIN),
     "statistics code": (
         append("statistics/noise_floor.py", "\nprint('another estimator')\n"),
         {"measure_noise_floors", "plot_effects", "plot_noise_floors", "report"},
@@ -289,7 +289,7 @@ def test_upstream_of_training_lie_only_these(finished: Copy) -> None:
 
 
 def test_a_new_reward_version_retrains_only_on_request(copy: Copy) -> None:
-    copy.edit(f"{PACKAGE}/grading/exact_answer.py", "REWARD_VERSION = 2", "REWARD_VERSION = 3")
+    copy.edit(f"{PACKAGE}/grading/exact_answer.py", "REWARD_VERSION = 3", "REWARD_VERSION = 4")
     asked = copy.would_run("--config", "retrain_on_reward_change=true")
     assert train(*ALL) | {"audit_train_set", "select_train"} <= asked
 
