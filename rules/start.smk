@@ -109,7 +109,8 @@ def without_record(results):
 
 def not_begun():
     """At the end of a process that has called no `begin`: where Snakemake finds nothing to do, and in a dry run, what it
-    knows nothing of counts as current. A dry run also fails for a local file that a job would read and that is missing."""
+    knows nothing of counts as current. A dry run also fails for a local file that a job would read and that is missing.
+    """
     if ROOT in BEGUN or workflow.scheduler is None or not workflow.is_main_process:
         return
     planned = [job for job in workflow.dag.jobs if workflow.dryrun and workflow.dag.needrun(job)]
