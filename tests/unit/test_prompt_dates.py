@@ -115,7 +115,7 @@ def test_the_date_is_a_setting_of_training_and_sampling(family: str) -> None:
 def test_families_without_a_chat_template_have_no_date(family: str) -> None:
     train, sample, fits = models(prompt_family=family)
     assert "date" not in train and "date" not in sample and fits["date"] is None
-    with pytest.raises(StudyFaults, match="model.date: '2025-01-31': nothing here: only prompt families with a chat"):
+    with pytest.raises(StudyFaults, match=r"^model.date: '2025-01-31': nothing here: only prompt families"):
         study(prompt_family=family, date="2025-01-31")
 
 
@@ -162,7 +162,7 @@ def test_the_texts_of_published_families() -> None:
         "[user] What is {x} + 1? Let's think step by step and output the final answer within \\boxed{}.\n[assistant] "
     )
     meta = prompt("llama-3-math")
-    assert meta.startswith("[user] Solve the following math problem efficiently and clearly:\n\n- For simple problems (2 ")
+    assert meta.startswith("[user] Solve the following math problem efficiently and clearly:\n\n- For simple")
     assert "\n\nTherefore, the final answer is: $\\boxed{answer}$. I hope it is correct.\n\nWhere [answer] is" in meta
     assert meta.endswith("solves the problem.\n\nProblem: What is {x} + 1?\n[assistant] ")
     zero = prompt("r1-zero")
