@@ -18,6 +18,7 @@ from workflow_scripts import benchmarks
 from workflow_scripts.digest import source_digest
 from workflow_scripts.grading import knows_copies
 from workflow_scripts.grading import libraries as grader_libraries
+from workflow_scripts.sampling import TEMPLATE_DATE
 from workflow_scripts.study import Study
 from workflow_scripts.study.compared import compared
 from workflow_scripts.study.keys import POLICIES, PROMPTS, Fields
@@ -118,6 +119,7 @@ def _model(study: Study, prompt_family: str) -> Settings:
     return _set(
         dtype=model.dtype,
         prompt_family=prompt_family,
+        date=_template_date(study, prompt_family),
         adapter=model.adapter.model_dump() if model.adapter else None,
     )
 
@@ -142,12 +144,18 @@ def _asked_of_the_tokenizer(family: str) -> int:
     return 0 if system is None else 1 + bool(system)
 
 
+def _template_date(study: Study, family: str) -> str | None:
+    """The date that a chat template is told; None for a family that uses none."""
+    return (study.model.date or TEMPLATE_DATE) if _asked_of_the_tokenizer(family) else None
+
+
 def fits(study: Study) -> Settings:
     """What the base must fit, looked at when it is made; no setting of it."""
     adapter = study.model.adapter
-    families = (study.model.prompt_family, _evaluated_with(study))
+    family = max(study.model.prompt_family, _evaluated_with(study), key=_asked_of_the_tokenizer)
     return {
-        "prompt_family": max(families, key=_asked_of_the_tokenizer),
+        "prompt_family": family,
+        "date": _template_date(study, family),
         "adapter": adapter.model_dump() if adapter else None,
         "rollout.max_completion": max(study.resolved(arm).rollout.max_completion for arm in study.arms),
         "evaluation.max_completion": study.evaluation.max_completion,

@@ -12,7 +12,7 @@ from workflow_scripts import tables
 from workflow_scripts.sampling.prompts import PromptError, encode
 from workflow_scripts.stages._command import StageError
 
-TEXT_FAMILIES = ("plain", "base", "base-boxed")
+TEXT_FAMILIES = ("plain", "base", "base-boxed", "r1-zero")
 TURNS = "{% for m in messages %}[{{ m.role }}] {{ m.content }}{{ eos_token }}\n{% endfor %}"
 BEGINS = "{% if add_generation_prompt %}[assistant] {% endif %}"
 

@@ -49,7 +49,7 @@ def registration(study: Study, reward_version: int, root: str | Path, code: dict
         "selection": evaluation.selection,
         "evaluation": evaluation.model_dump(include=_EVALUATION) | {"samples": of.sampled_on(study)} | copied,
         "base_repeats": evaluation.base_repeats,
-        "model": base | model.model_dump(include={"prompt_family", "adapter"}),
+        "model": base | model.model_dump(include={"prompt_family", "date", "adapter"}),
         "decontaminate_against": study.data.decontaminate_against,
         "remove_template_twins": study.data.remove_template_twins,
         "train_set": of.fetch_train_set(study, root / "data" / "candidates.parquet")["set"],

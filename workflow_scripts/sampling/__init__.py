@@ -5,6 +5,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol, Self
 
+TEMPLATE_DATE = "2024-07-26"  # the day that Llama's own templates print where they are given no date
+
 
 class EngineError(Exception):
     """The engine cannot do this; one line for the user."""

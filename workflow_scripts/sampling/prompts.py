@@ -2,11 +2,17 @@
 evaluation."""
 
 import json
+import re
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 from jinja2.exceptions import TemplateError
 from transformers import PreTrainedTokenizerBase
+
+from workflow_scripts.sampling import TEMPLATE_DATE
+
+_RANDOM = re.compile(r"\|\s*random\b|\blipsum\b")  # what of Jinja is not the same at every call
 
 
 class PromptError(Exception):
@@ -17,12 +23,15 @@ def _families() -> dict[str, dict[str, Any]]:
     return json.loads(Path(__file__).with_name("prompts.json").read_text(encoding="utf-8"))
 
 
-def encode(tokenizer: PreTrainedTokenizerBase, questions: list[str], family: str) -> list[list[int]]:
+def encode(
+    tokenizer: PreTrainedTokenizerBase, questions: list[str], family: str, date: str = TEMPLATE_DATE
+) -> list[list[int]]:
     """Token ids of each question in a prompt family: a text template, or the tokenizer's own chat template.
 
     A prompt is a text to continue: what the tokenizer appends to a text, such as its end token, is left out.
-    Raises PromptError if the family needs a chat template and the tokenizer has none, or has one that ends a prompt
-    with the end token instead of starting the answer.
+    date (YYYY-MM-DD): what a chat template that asks for the current date is told; the clock is never read.
+    Raises PromptError if the family needs a chat template and the tokenizer has none, or has one that draws at random
+    or ends a prompt with the end token instead of starting the answer.
     """
     form = _families()[family]
     texts = [form["question"].replace("{question}", question) for question in questions]
@@ -30,11 +39,16 @@ def encode(tokenizer: PreTrainedTokenizerBase, questions: list[str], family: str
         return _without_end(tokenizer, tokenizer(texts)["input_ids"] if texts else [])
     if tokenizer.chat_template is None:
         raise PromptError(f"model.prompt_family: {family}: the tokenizer has no chat template; use plain or base")
+    if _RANDOM.search(str(tokenizer.chat_template)):
+        raise PromptError(
+            f"model.prompt_family: {family}: the tokenizer's chat template draws at random (random or lipsum), and its "
+            "prompts would differ from run to run; use plain or base, or give the tokenizer another chat template"
+        )
     before = [{"role": "system", "content": form["system"]}] if form["system"] else []
     for question, answer in form.get("examples", []):
         before += [{"role": "user", "content": question}, {"role": "assistant", "content": answer}]
     try:
-        prompts = _templated(tokenizer, before, texts)
+        prompts = _templated(tokenizer, before, texts, date)
     except TemplateError as error:
         raise PromptError(f"model.prompt_family: {family}: the tokenizer's chat template fails: {error}") from None
     for ids in prompts:
@@ -77,8 +91,12 @@ def _without_end(tokenizer: PreTrainedTokenizerBase, prompts: list[list[int]]) -
     return kept
 
 
-def _templated(tokenizer: PreTrainedTokenizerBase, before: list[dict[str, str]], texts: list[str]) -> list[list[int]]:
+def _templated(
+    tokenizer: PreTrainedTokenizerBase, before: list[dict[str, str]], texts: list[str], date: str
+) -> list[list[int]]:
+    """strftime_now is the one thing that transformers gives a template and that reads the clock; it is replaced."""
     chats = [[*before, {"role": "user", "content": text}] for text in texts]
-    return tokenizer.apply_chat_template(chats, add_generation_prompt=True, tokenize=True, return_dict=True)[
-        "input_ids"
-    ]
+    midnight = datetime.fromisoformat(date)
+    return tokenizer.apply_chat_template(
+        chats, add_generation_prompt=True, tokenize=True, return_dict=True, strftime_now=midnight.strftime
+    )["input_ids"]

@@ -75,6 +75,7 @@ def _model(model: Row) -> str:
         f"LoRA of rank {rank}, alpha {_said(model['adapter.alpha'])}, on {_said(model['adapter.targets'])}"
         if rank else "full weights",
         f"prompts {model['prompt_family']}" if "prompt_family" in model else "",
+        f"dated {model['date']}" if "date" in model else "",
     ]  # fmt: skip
     return ", ".join(filter(None, parts))
 

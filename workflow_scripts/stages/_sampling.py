@@ -106,8 +106,9 @@ class Sampler:
         self.job, self.problems = job, holdout(job)
         folder, settings = base_folder(job), job.settings
         self.tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True)
+        model = settings["model"]
         self.prompts = encoded(
-            self.tokenizer, self.problems["question"].to_pylist(), settings["model"]["prompt_family"]
+            self.tokenizer, self.problems["question"].to_pylist(), model["prompt_family"], model.get("date")
         )
         self.options = Options.of(settings)
         config = AutoConfig.from_pretrained(folder, local_files_only=True)
@@ -176,11 +177,13 @@ def check_positions(config: Any, prompts: list[list[int]], key: str, completion:
         )
 
 
-def encoded(tokenizer: Any, questions: list[str], family: str) -> list[list[int]]:
-    """Token ids of the questions; a tokenizer that cannot make them is the user's fault."""
+def encoded(tokenizer: Any, questions: list[str], family: str, date: str | None) -> list[list[int]]:
+    """Token ids of the questions; a tokenizer that cannot make them is the user's fault. date: None for a prompt family
+    without a chat template."""
+    from workflow_scripts.sampling import TEMPLATE_DATE
     from workflow_scripts.sampling.prompts import PromptError, encode
 
     try:
-        return encode(tokenizer, questions, family)
+        return encode(tokenizer, questions, family, date or TEMPLATE_DATE)
     except PromptError as error:
         raise StageError(str(error)) from None

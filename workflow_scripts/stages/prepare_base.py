@@ -111,7 +111,7 @@ def _check_fit(model: Any, tokenizer: Any, wanted: dict[str, Any]) -> None:
     from workflow_scripts.training import models
 
     family = wanted["prompt_family"]
-    prompt = encoded(tokenizer, ["1 + 1 ?"], family)[0]
+    prompt = encoded(tokenizer, ["1 + 1 ?"], family, wanted.get("date"))[0]
     try:
         refuse_ended(tokenizer, prompt, end_tokens(model.generation_config, tokenizer), family)
     except PromptError as error:

@@ -90,7 +90,7 @@ def _prompts(job: Job, plan: Any, tokenizer: Any) -> tuple[Any, dict[str, int]]:
     rows, most = problems.num_rows, job.settings["rollout"].get("max_prompt")
     said = {"train_problems": rows}
     if most is not None:
-        prompts = encoded(tokenizer, problems["question"].to_pylist(), plan.prompt_family)
+        prompts = encoded(tokenizer, problems["question"].to_pylist(), plan.prompt_family, plan.date)
         problems = problems.take([row for row, prompt in enumerate(prompts) if len(prompt) <= most])
         said["long_prompts"] = rows - problems.num_rows
     if problems.num_rows < plan.prompts:
@@ -218,7 +218,7 @@ def _train(job: Job, asked: int | str, lease: Lease) -> None:
     adapter = settings["model"].get("adapter")
     grade = _grader(training["reward"], settings["reward_version"], settings.get("copied") == "refuse")
     questions = sorted(set(chosen["question"].to_pylist()))
-    prompts = encoded(tokenizer, questions, plan.prompt_family)
+    prompts = encoded(tokenizer, questions, plan.prompt_family, plan.date)
     check_positions(model.config, prompts, "rollout.max_completion", plan.options.max_completion)
     longest_prompt = max(map(len, prompts))
     micro_batch = _micro_batch(job, asked, model, plan, longest_prompt)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from workflow_scripts import benchmarks
 from workflow_scripts.study.arm_checks import arm_faults, policy_faults
 from workflow_scripts.study.faults import Path, line, nearest, overlap
+from workflow_scripts.study.keys import PROMPTS
 from workflow_scripts.study.schedule import batch_faults, reward_faults, step_faults, warmup_faults
 from workflow_scripts.study.trl_fields import trl_faults
 
@@ -73,6 +74,9 @@ def _model(study: "Study") -> Iterator[str]:
     elif model.name is None:
         what = {"hub": "the model's hub id", "pypi": "the package", "local": "the model's folder"}[model.source]
         yield line("model.name", None, f"source {model.source} needs {what}")
+    families = (model.prompt_family, evaluated or model.prompt_family)
+    if model.date is not None and not any("system" in PROMPTS[family] for family in families):
+        yield line("model.date", model.date, "nothing here: only prompt families with a chat template can read it")
     if model.source == "hub" and model.revision is None:
         yield line("model.revision", None, "source hub needs a pinned revision: a commit")
     if model.source in ("pypi", "local") and model.revision is not None:

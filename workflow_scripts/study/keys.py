@@ -19,6 +19,7 @@ from workflow_scripts.study.values import (
     Commit,
     Count,
     Counts,
+    Day,
     Distinct,
     Grader,
     Json,
@@ -82,6 +83,7 @@ class Model(Part):
     dtype: Annotated[str, OneOf(("float32", "bfloat16"))] = "float32"
     adapter: Adapter | None = None
     prompt_family: Annotated[str, OneOf(PROMPT_FAMILIES)] = "plain"
+    date: Day | None = None
 
 
 class TrainSet(Part):

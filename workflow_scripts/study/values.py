@@ -3,6 +3,7 @@
 import json
 import re
 from collections.abc import Mapping
+from datetime import date, datetime
 from typing import Annotated, Any
 
 from pydantic import AfterValidator, BeforeValidator, Discriminator, Field, Tag, WithJsonSchema
@@ -74,6 +75,18 @@ def _commit(value: str) -> str:
     return value
 
 
+def _day(value: Any) -> str:
+    """YAML reads a date that is not in quotes as a date."""
+    if isinstance(value, date) and not isinstance(value, datetime):
+        return value.isoformat()
+    try:
+        if isinstance(value, str) and re.fullmatch(r"[0-9]{4}-[0-9]{2}-[0-9]{2}", value):
+            return date.fromisoformat(value).isoformat()
+    except ValueError:
+        pass
+    raise ValueError("a date, YYYY-MM-DD")
+
+
 def _count_of_seeds(value: Any) -> Any:
     if isinstance(value, str) and value.strip().isdecimal():
         value = int(value[:10])
@@ -140,6 +153,7 @@ Columns = Annotated[
     _forms("a column, a template that joins columns, or a list of those, of which the first that a row has is taken"),
 ]
 Commit = Annotated[str, AfterValidator(_commit), WithJsonSchema({"type": "string", "pattern": f"^{_COMMIT}$"})]
+Day = Annotated[str, BeforeValidator(_day), WithJsonSchema({"type": "string", "format": "date"})]
 Name = Annotated[str, AfterValidator(_name)]
 ArmName = Annotated[str, AfterValidator(_arm_name)]
 Grader = Annotated[str, AfterValidator(_grader)]

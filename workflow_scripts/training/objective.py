@@ -61,6 +61,7 @@ class RolloutPlan:
     epochs: int
     options: Options
     prompt_family: str
+    date: str  # that a chat template is told, YYYY-MM-DD
     success_threshold: float
 
     @property

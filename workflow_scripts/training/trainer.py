@@ -79,7 +79,7 @@ class Trainer(PolicyTrainer):
         return range(self.accelerator.process_index * count, (self.accelerator.process_index + 1) * count)
 
     def _tokenize_prompts(self, prompts: list[str]) -> tuple[list[list[int]], None, dict[str, Any]]:
-        return encode(self.processing_class, prompts, self.plan.prompt_family), None, {}
+        return encode(self.processing_class, prompts, self.plan.prompt_family, self.plan.date), None, {}
 
     def _generate_single_turn(
         self,
