@@ -2,9 +2,9 @@
 
 Kinds of a pair, the first that holds:
 
-exact          equal raw text (symbols count: two formulas may have the same words and numbers)
+exact          equal raw text, or an item of under 5 tokens that is equal but for case, spacing and punctuation
 ngram          the other holds at least 0.8 of the holdout item's distinct 8-grams (5-grams if it has under 15 tokens)
-near           the same numbers, and word-level similarity of at least 0.9
+near           the same numbers, and word-level similarity of at least 0.9, in order or with sentences moved
 template_twin  of 8 words or more: the same words once numbers are dropped, or Jaccard of the 5-shingles with numbers
                masked of at least 0.8
 partial        coverage of at least 0.5, or the same numbers and similarity of at least 0.75
@@ -14,6 +14,12 @@ different answers, and most generated or templated problems differ from some oth
 a template twin, not a copy; a rule without this would remove nearly every row of a templated train set. N-grams hold
 their numbers already: one changed number costs a short item most of its few 8-grams.
 
+Where sentences are moved, runs of four tokens or more must make up 0.9 of both texts and hold every number of the item.
+Without the second condition, two problems whose numbers change places would be copies of each other.
+
+In an item of under 15 tokens, or of under 8 words, the operators are content as well: `ngram` and `near` need the
+operators of the item in the other text, in their order.
+
 Fewer than 8 words say too little once numbers and LaTeX commands are gone: "Simplify" with one formula would be a twin
 of "Simplify" with any other.
 
@@ -21,7 +27,7 @@ The holdout is an inverted index of hashed n-grams; the other side comes in bloc
 """
 
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from hashlib import blake2b
@@ -30,12 +36,15 @@ import numpy as np
 from scipy import sparse
 
 from workflow_scripts.decontamination.normalise import tokens
+from workflow_scripts.decontamination.similarity import is_moved_copy, word_similarity
+from workflow_scripts.decontamination.symbols import operators, with_symbols
 
 KINDS = ("exact", "ngram", "near", "template_twin", "partial")
 REMOVED_KINDS = ("exact", "ngram", "near")
 _WIDTH, _SHORT_WIDTH, _SHORT_BELOW, _MASKED_WIDTH = 8, 5, 15, 5
 _COVERAGE, _COVERAGE_LISTED, _SIMILARITY, _SIMILARITY_LISTED, _JACCARD, _TWIN_WORDS = 0.8, 0.5, 0.9, 0.75, 0.8, 8
 _BLOCK = 2000
+FEWEST_TOKENS = 5  # below, there is no n-gram
 _MIX = np.uint64(0x9E3779B97F4A7C15)  # an odd 64-bit constant: hash of an n-gram = polynomial in it, modulo 2^64
 
 
@@ -48,20 +57,6 @@ _word_hash = lru_cache(1 << 18)(_hash)  # the vocabulary; whole texts would fill
 
 def _sequence_hash(words: Sequence[str]) -> int:
     return _hash("\n".join(words))
-
-
-def word_similarity(first: Sequence[str], second: Sequence[str]) -> float:
-    """2 LCS / (a + b), between 0 and 1; bit-parallel LCS (Hyyrö 2004, figure 2)."""
-    if not first or not second:
-        return float(len(first) == len(second))
-    places: dict[str, int] = defaultdict(int)
-    for position, word in enumerate(first):
-        places[word] |= 1 << position
-    everything = unmatched = (1 << len(first)) - 1
-    for word in second:
-        hit = unmatched & places.get(word, 0)
-        unmatched = ((unmatched + hit) | (unmatched - hit)) & everything
-    return 2 * (len(first) - unmatched.bit_count()) / (len(first) + len(second))
 
 
 def _numbers(tokens_: Sequence[str]) -> list[str]:
@@ -89,6 +84,11 @@ class _Texts:
         for words in self.tokens:
             plain = _words(words)
             yield _sequence_hash(plain) if len(plain) >= _TWIN_WORDS else None
+
+    def short_forms(self) -> Iterator[tuple[str, ...] | None]:
+        """Tokens and symbols of the texts that are too short for n-grams; None for the others."""
+        for text, length in zip(self.texts, self.lengths.tolist(), strict=True):
+            yield (tuple(with_symbols(text)) or None) if length < FEWEST_TOKENS else None
 
     def shingles(self, width: int, masked: bool) -> tuple[np.ndarray, np.ndarray]:
         """(text, hash) of every distinct n-gram of every text, sorted."""
@@ -166,11 +166,11 @@ class Holdout:
         )
         self._masked = _Shingles(self._texts, _MASKED_WIDTH, True, np.ones(len(texts), dtype=bool))
         self._words = np.array([len(_words(each)) for each in self._texts.tokens], dtype=np.int64)
-        self._exact, self._wording = defaultdict(list), defaultdict(list)
-        for position, (text, wording) in enumerate(zip(texts, self._texts.wording(), strict=True)):
-            self._exact[text].append(position)
-            self._wording[wording].append(position)
-        self._wording.pop(None, None)
+        self._exact = _places(texts)
+        self._short = _places(self._texts.short_forms())
+        self._wording = _places(self._texts.wording())
+        self._with_operators = short | (self._words < _TWIN_WORDS)
+        self._operators = lru_cache(None)(lambda position: operators(texts[position]))
 
     @property
     def lengths(self) -> list[int]:
@@ -202,9 +202,9 @@ class Holdout:
         several = coverage.tocoo()
         twin = (jaccard >= _JACCARD) & (self._words[common.col] >= _TWIN_WORDS)
         found = {
-            "exact": _joined(block.texts, self._exact),
-            "ngram": _where(several, several.data >= _COVERAGE),
-            "near": near,
+            "exact": np.hstack([_joined(block.texts, self._exact), _joined(block.short_forms(), self._short)]),
+            "ngram": self._same_operators(block, _where(several, several.data >= _COVERAGE)),
+            "near": self._same_operators(block, near),
             "template_twin": np.hstack([_where(common, twin), _joined(block.wording(), self._wording)]),
             "partial": np.hstack([_where(several, several.data >= _COVERAGE_LISTED), alike]),
         }
@@ -222,18 +222,43 @@ class Holdout:
         mine, theirs = block.lengths[common.row], self._texts.lengths[common.col]
         possible = 2 * np.minimum(mine, theirs) >= _SIMILARITY_LISTED * (mine + theirs)
         other, holdout = _where(common, possible & (block.numbers[common.row] == self._texts.numbers[common.col]))
-        similarity = np.array(
-            [word_similarity(self._texts.tokens[h], block.tokens[o]) for o, h in zip(other, holdout, strict=True)]
-        )
+        tokenised = [(self._texts.tokens[h], block.tokens[o]) for o, h in zip(other, holdout, strict=True)]
+        similarity = np.array([word_similarity(*both) for both in tokenised])
+        near = similarity >= _SIMILARITY
+        for place in np.flatnonzero(~near):
+            near[place] = is_moved_copy(*tokenised[place], _SIMILARITY)
         pairs = np.vstack([other, holdout])
-        return pairs[:, similarity >= _SIMILARITY], pairs[:, similarity >= _SIMILARITY_LISTED]
+        return pairs[:, near], pairs[:, near | (similarity >= _SIMILARITY_LISTED)]
+
+    def _same_operators(self, block: _Texts, pairs: np.ndarray) -> np.ndarray:
+        """Of pairs of (other, holdout), those in which the other has the operators of a holdout item that is short or
+        mostly formula, in their order; no more than them if it has no more tokens."""
+        keep = np.ones(pairs.shape[1], dtype=bool)
+        for place in np.flatnonzero(self._with_operators[pairs[1]]):
+            other, holdout = pairs[:, place].tolist()
+            wanted, found = self._operators(holdout), operators(block.texts[other])
+            if block.lengths[other] <= self._texts.lengths[holdout]:
+                keep[place] = wanted == found
+            else:
+                rest = iter(found)
+                keep[place] = all(sign in rest for sign in wanted)
+        return pairs[:, keep]
+
+
+def _places(keys: Iterable) -> dict[Hashable, list[int]]:
+    """Where each key is; None is no key."""
+    places = defaultdict(list)
+    for position, key in enumerate(keys):
+        if key is not None:
+            places[key].append(position)
+    return places
 
 
 def _where(matrix: sparse.coo_matrix, chosen: np.ndarray) -> np.ndarray:
     return np.vstack([matrix.row[chosen], matrix.col[chosen]]).astype(np.int64)
 
 
-def _joined(keys: Sequence | Iterator, places: dict) -> np.ndarray:
+def _joined(keys: Iterable, places: dict) -> np.ndarray:
     pairs = [(other, holdout) for other, key in enumerate(keys) for holdout in places.get(key, ())]
     return np.array(pairs, dtype=np.int64).reshape(-1, 2).T
 
