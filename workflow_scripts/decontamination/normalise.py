@@ -77,11 +77,16 @@ def _split(text: str) -> list[str]:
 
 def tokens(text: str) -> list[str]:
     """Words and numbers; without LaTeX commands and single Greek letters, which are the same in Unicode."""
+    return with_words(text)[0]
+
+
+def with_words(text: str) -> tuple[list[str], list[str]]:
+    """The tokens of a text, and the same with its number words left as words."""
     plain = _LATEX_COMMAND.sub(";", folded(text))
     if not plain.isascii():
         plain = GREEK_SYMBOL.sub(";", plain)
     found = _split(plain)
-    return found if NUMBER_WORDS.isdisjoint(found) else _split(with_digits(plain))
+    return (found if NUMBER_WORDS.isdisjoint(found) else _split(with_digits(plain))), found
 
 
 def is_number(token: str) -> bool:

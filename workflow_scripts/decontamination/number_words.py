@@ -23,6 +23,16 @@ _RUN = re.compile(rf"(?<!{_LETTER})(?<!\\){_FIRST}{_ONE}(?:(?:-|\s+(?:and\s+)?){
 _WORD = re.compile(rf"[a-z]+|{_DIGITS}")
 
 
+def in_words(number: int) -> str:
+    """A number from 0 to 999 in words."""
+    if number >= 100:
+        rest = f" and {in_words(number % 100)}" if number % 100 else ""
+        return f"{_SMALL[number // 100]} hundred{rest}"
+    if number < 20:
+        return _SMALL[number]
+    return _TENS[number // 10 - 2] + (f"-{_SMALL[number % 10]}" if number % 10 else "")
+
+
 def with_digits(text: str) -> str:
     """The text, in lower case, with digits instead of number words."""
     return _RUN.sub(_digits, text)

@@ -12,7 +12,8 @@ partial        coverage of at least 0.5, or the same numbers and similarity of a
 Similarity is 2 LCS / (a + b) over words. For `near` the numbers are content: problems that differ in a number have
 different answers, and most generated or templated problems differ from some other in a single number. Such a pair is
 a template twin, not a copy; a rule without this would remove nearly every row of a templated train set. N-grams hold
-their numbers already: one changed number costs a short item most of its few 8-grams.
+their numbers already: one changed number costs a short item most of its few 8-grams. Number words count as numbers, but
+"one" and its like may be in one text and not in the other.
 
 Where sentences are moved, runs of four tokens or more must make up 0.9 of both texts and hold every number of the item.
 Without the second condition, two problems whose numbers change places would be copies of each other.
@@ -26,7 +27,7 @@ of "Simplify" with any other.
 The holdout is an inverted index of hashed n-grams; the other side comes in blocks, so memory does not grow with it.
 """
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -35,9 +36,9 @@ from hashlib import blake2b
 import numpy as np
 from scipy import sparse
 
-from workflow_scripts.decontamination.normalise import tokens
+from workflow_scripts.decontamination.normalise import tokens, with_words
 from workflow_scripts.decontamination.similarity import is_moved_copy, word_similarity
-from workflow_scripts.decontamination.symbols import operators, with_symbols
+from workflow_scripts.decontamination.symbols import is_symbol, with_operators, with_symbols
 
 KINDS = ("exact", "ngram", "near", "template_twin", "partial")
 REMOVED_KINDS = ("exact", "ngram", "near")
@@ -63,6 +64,10 @@ def _numbers(tokens_: Sequence[str]) -> list[str]:
     return [token for token in tokens_ if token < ":"]  # is_number without a call: this is the innermost loop
 
 
+def _numbers_hash(tokens_: Sequence[str]) -> int:
+    return _sequence_hash(sorted(_numbers(tokens_)))
+
+
 def _words(tokens_: Sequence[str]) -> list[str]:
     return [token for token in tokens_ if token > ":"]
 
@@ -72,9 +77,14 @@ class _Texts:
 
     def __init__(self, texts: Sequence[str]) -> None:
         self.texts = texts
-        self.tokens = [tokens(text) for text in texts]
+        both = [with_words(text) for text in texts]
+        self.tokens = [words for words, _ in both]
         self.lengths = np.array([len(words) for words in self.tokens], dtype=np.int64)
-        self.numbers = np.array([_sequence_hash(sorted(_numbers(words))) for words in self.tokens], dtype=np.uint64)
+        self.numbers = np.array([_numbers_hash(words) for words in self.tokens], dtype=np.uint64)
+        self.figures = self.numbers.copy()  # the numbers written in digits
+        for place, (converted, written) in enumerate(both):
+            if converted is not written:
+                self.figures[place] = _numbers_hash(written)
         flat = [word for words in self.tokens for word in words]
         self.hashes = np.fromiter(map(_word_hash, flat), np.uint64, len(flat))
         self.masked_hashes = np.where(np.fromiter(map(":".__gt__, flat), bool, len(flat)), np.uint64(0), self.hashes)
@@ -170,7 +180,7 @@ class Holdout:
         self._short = _places(self._texts.short_forms())
         self._wording = _places(self._texts.wording())
         self._with_operators = short | (self._words < _TWIN_WORDS)
-        self._operators = lru_cache(None)(lambda position: operators(texts[position]))
+        self._parts = lru_cache(None)(lambda position: with_operators(texts[position]))
 
     @property
     def lengths(self) -> list[int]:
@@ -198,13 +208,13 @@ class Holdout:
         masked, sizes = self._masked.shared(block)
         common = masked.tocoo()
         jaccard = common.data / (sizes[common.row] + self._masked.sizes[common.col] - common.data)
-        near, alike = self._same_numbers(block, common)
+        near, moved, alike = self._same_numbers(block, common)
         several = coverage.tocoo()
         twin = (jaccard >= _JACCARD) & (self._words[common.col] >= _TWIN_WORDS)
         found = {
             "exact": np.hstack([_joined(block.texts, self._exact), _joined(block.short_forms(), self._short)]),
             "ngram": self._same_operators(block, _where(several, several.data >= _COVERAGE)),
-            "near": self._same_operators(block, near),
+            "near": np.hstack([self._same_operators(block, near), moved]),
             "template_twin": np.hstack([_where(common, twin), _joined(block.wording(), self._wording)]),
             "partial": np.hstack([_where(several, several.data >= _COVERAGE_LISTED), alike]),
         }
@@ -217,18 +227,27 @@ class Holdout:
         inverse = sparse.csr_matrix((jaccard, (common.row, common.col)), shape=masked.shape)
         return Pairs(other, holdout, rank[first], _values(coverage, other, holdout), _values(inverse, other, holdout))
 
-    def _same_numbers(self, block: _Texts, common: sparse.coo_matrix) -> tuple[np.ndarray, np.ndarray]:
-        """Pairs with the same numbers and a shingle in common: those that are near, and those that are listed."""
+    def _same_numbers(self, block: _Texts, common: sparse.coo_matrix) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Pairs with the same numbers and a shingle in common: those that are near, those with sentences moved, and
+        those that are listed."""
         mine, theirs = block.lengths[common.row], self._texts.lengths[common.col]
         possible = 2 * np.minimum(mine, theirs) >= _SIMILARITY_LISTED * (mine + theirs)
-        other, holdout = _where(common, possible & (block.numbers[common.row] == self._texts.numbers[common.col]))
-        tokenised = [(self._texts.tokens[h], block.tokens[o]) for o, h in zip(other, holdout, strict=True)]
-        similarity = np.array([word_similarity(*both) for both in tokenised])
-        near = similarity >= _SIMILARITY
+        equal = block.numbers[common.row] == self._texts.numbers[common.col]
+        equal_figures = block.figures[common.row] == self._texts.figures[common.col]
+        other, holdout = _where(common, possible & (equal | equal_figures))
+        both = [(self._texts.tokens[h], block.tokens[o]) for o, h in zip(other, holdout, strict=True)]
+        similarity = np.array([word_similarity(*pair) if _number_words_agree(*pair) else 0.0 for pair in both])
+        near, moved = similarity >= _SIMILARITY, np.zeros(len(both), dtype=bool)
         for place in np.flatnonzero(~near):
-            near[place] = is_moved_copy(*tokenised[place], _SIMILARITY)
+            moved[place] = is_moved_copy(*both[place], _SIMILARITY) and self._moved(block, other[place], holdout[place])
         pairs = np.vstack([other, holdout])
-        return pairs[:, near], pairs[:, near | (similarity >= _SIMILARITY_LISTED)]
+        return pairs[:, near], pairs[:, moved], pairs[:, similarity >= _SIMILARITY_LISTED]
+
+    def _moved(self, block: _Texts, other: int, holdout: int) -> bool:
+        """Whether the operators, too, have their neighbours, where they count."""
+        if not self._with_operators[holdout]:
+            return True
+        return is_moved_copy(self._parts(holdout), with_operators(block.texts[other]), _SIMILARITY)
 
     def _same_operators(self, block: _Texts, pairs: np.ndarray) -> np.ndarray:
         """Of pairs of (other, holdout), those in which the other has the operators of a holdout item that is short or
@@ -236,13 +255,21 @@ class Holdout:
         keep = np.ones(pairs.shape[1], dtype=bool)
         for place in np.flatnonzero(self._with_operators[pairs[1]]):
             other, holdout = pairs[:, place].tolist()
-            wanted, found = self._operators(holdout), operators(block.texts[other])
+            parts = self._parts(holdout), with_operators(block.texts[other])
+            wanted, found = ([part for part in each if is_symbol(part)] for each in parts)
             if block.lengths[other] <= self._texts.lengths[holdout]:
                 keep[place] = wanted == found
             else:
                 rest = iter(found)
                 keep[place] = all(sign in rest for sign in wanted)
         return pairs[:, keep]
+
+
+def _number_words_agree(first: Sequence[str], second: Sequence[str]) -> bool:
+    """Of texts with the same figures: number words may be in one and not in the other ("any one of them", "each of
+    them"), but not in each another."""
+    mine, theirs = Counter(_numbers(first)), Counter(_numbers(second))
+    return mine <= theirs or theirs <= mine
 
 
 def _places(keys: Iterable) -> dict[Hashable, list[int]]:

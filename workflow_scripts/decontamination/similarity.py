@@ -22,7 +22,7 @@ def word_similarity(first: Sequence[str], second: Sequence[str]) -> float:
 
 def is_moved_copy(first: Sequence[str], second: Sequence[str], least: float) -> bool:
     """Whether runs of four tokens or more, in any order, make up at least that share of both texts and hold every
-    number of the first: sentences are moved, and each number keeps its neighbours.
+    number and symbol of the first: sentences are moved, and each number keeps its neighbours.
 
     The runs are found by greedy string tiling (Wise 1993): the longest run in common first, no token twice.
     """
@@ -38,7 +38,7 @@ def is_moved_copy(first: Sequence[str], second: Sequence[str], least: float) -> 
             break
         tiled += length
         mine[end - length : end] = theirs[other_end - length : other_end] = [None] * length
-    return 2 * tiled >= least * total and not any(word and word[0].isdigit() for word in mine)
+    return 2 * tiled >= least * total and all(word is None or word[0].isalpha() for word in mine)
 
 
 def _longest_run(first: Sequence[str | None], second: Sequence[str | None]) -> tuple[int, int, int]:

@@ -58,6 +58,6 @@ def is_symbol(part: str) -> bool:
     return not part[0].isalnum()
 
 
-def operators(text: str) -> list[str]:
-    """The symbols of a text in their order, without brackets, which typesetting adds and drops."""
-    return [part for part in with_symbols(text) if is_symbol(part) and part not in _GROUPING]
+def with_operators(text: str) -> list[str]:
+    """The same without brackets, which typesetting adds and drops."""
+    return [part for part in with_symbols(text) if part not in _GROUPING]
