@@ -111,6 +111,56 @@ def test_a_changed_number_makes_a_twin_and_a_changed_word_a_copy():
     assert kinds([LONG.format(4, 5, 6)], [LONG.format(7, 8, 9)]) == ["template_twin"]
 
 
+CHINESE = "小明有12个苹果，小红有7个苹果，小刚有5个苹果，他们一共花了30元，每人分到8个，还剩多少个苹果？"
+OTHER_CHINESE = "一列火车长12节车厢，7点出发，5小时后到站，票价30元，全程停8站，请问平均每站相隔多远？"
+
+
+def test_problems_of_every_script_are_found_and_unrelated_ones_are_not():
+    for item in (
+        CHINESE,
+        "りんごが12個あります。太郎は5個食べて、花子は3個食べました。残りは何個ですか。",
+        "철수는 사과 12개를 가지고 있습니다. 그는 5개를 먹었습니다. 사과는 몇 개 남았습니까?",
+        "У Маши было 12 яблок, а у Пети 7 груш. Она съела 5 яблок. Сколько яблок осталось у Маши?",
+        "مع أحمد ١٢ تفاحة وأكل منها ٥ تفاحات ثم اشترى ٧ تفاحات أخرى. كم تفاحة معه الآن؟",
+        "राम के पास १२ सेब हैं और उसने ५ सेब खा लिए। फिर उसने ७ सेब और खरीदे। अब उसके पास कितने सेब हैं?",
+        "สมชายมีแอปเปิ้ล 12 ผล เขากินไป 5 ผล แล้วซื้อมาอีก 7 ผล ตอนนี้เขามีแอปเปิ้ลกี่ผล",
+    ):
+        assert kinds([item], [item]) == ["exact"]
+        place = next(i for i in range(len(item) // 2, len(item)) if item[i].isalpha() and item[i - 1].isalpha())
+        if item in (CHINESE,) or "個" in item:  # a space more inside a word of a script without spaces
+            assert kinds([f"{item[:place]} {item[place:]}"], [item]) == ["ngram"]
+        assert kinds([item.replace("?", " ?").replace("12", "１２").replace("।", " ।") + " "], [item])[0] in (
+            "exact",
+            "ngram",
+            "near",
+        )
+    assert kinds([OTHER_CHINESE], [CHINESE]) == []
+    assert kinds([CHINESE.replace("30元", "31元")], [CHINESE]) != ["near"]
+
+
+def test_tokens_of_every_script():
+    assert tokens("苹果 12个") == ["苹", "果", "12", "个"]
+    assert tokens("１２ яблок, ёлка") == ["12", "яблок", "ёлка"]
+    assert tokens("cafe\u0301 na\u00efve Straße") == ["café", "naïve", "strasse"]
+    assert tokens("१२ सेब") == ["12", "सेब"] and tokens("١٢ تفاحة") == ["12", "تفاحة"]
+
+
+def test_a_moved_sentence_and_numbers_in_words_are_found():
+    item = "Tom has 12 red apples in a basket. He buys 5 green ones at the market. How many apples does Tom have now?"
+    moved = "He buys 5 green ones at the market. How many apples does Tom have now? Tom has 12 red apples in a basket."
+    worded = item.replace("12", "twelve").replace("5", "five")
+    assert set(kinds([moved, worded], [item])) <= set(overlap.REMOVED_KINDS)
+    assert len(kinds([moved, worded], [item])) == 2
+    assert kinds([item.replace("12", "thirteen")], [item]) == kinds([item.replace("12", "13")], [item])
+    assert kinds([item.replace("has 12", "buys 5").replace("buys 5 green", "has 12 green")], [item]) != ["exact"]
+
+
+def test_short_items_are_equal_but_for_punctuation_and_differ_in_operators():
+    assert kinds(["what is 7 + 8"], ["What is 7 + 8?"]) == ["exact"]
+    assert kinds(["What is 7 - 8?"], ["What is 7 + 8?"]) == []
+    assert kinds(["Find $2^3$."], ["Find $2 \\cdot 3$."]) == []
+
+
 def test_the_block_size_changes_nothing(monkeypatch):
     train = questions(word_problems.generate("train", 90, 1))
     index = overlap.Holdout(questions(word_problems.generate("test", 60, 1)))
@@ -124,7 +174,7 @@ def test_the_block_size_changes_nothing(monkeypatch):
 @given(st.text(alphabet=st.characters(codec="utf-8"), max_size=200))
 def test_controls_are_another_text_with_the_edits_they_promise(text):
     whole = tokens(text)
-    spaced, replaced, cut = (edit(text) for edit in controls.KINDS.values())
+    spaced, replaced, cut = (controls.KINDS[kind](text) for kind in controls.MUST_BE_FOUND)
     if spaced is not None:
         assert tokens(spaced) == whole and spaced != text
     if replaced is not None:
@@ -138,7 +188,7 @@ def test_a_short_clause_is_cut_whole():
     text = "Ann, a nurse, has 3 red pens and 4 blue pens on her table. She gives 2 of the pens away. How many are left?"
     assert controls.clause(text) == " ".join(tokens(text.replace("Ann, ", "")))
     assert controls.clause(" ".join(["7"] * 30)) is None and controls.words("7 8 9") is None
-    assert controls.spacing("What is 7?") is None
+    assert controls.spacing("?!") is None
 
 
 def table_of(path: Path, rows: list[dict], name: str) -> Path:
@@ -277,7 +327,7 @@ def test_the_default_study_keeps_its_train_rows():
     [
         ("gsm8k_train", "gsm8k_test", {"template_twin": 2}, 0),
         ("deepscaler_aime_train", "math500", {"exact": 1, "ngram": 7, "near": 1, "partial": 1}, 9),
-        ("deepscaler_math_train", "math500", {"ngram": 15, "near": 3, "template_twin": 96, "partial": 30}, 18),
+        ("deepscaler_math_train", "math500", {"ngram": 14, "near": 3, "template_twin": 96, "partial": 31}, 17),
         ("deepscaler_math_train", "olympiadbench", {"ngram": 2}, 2),
         *(("deepscaler_aime_train", holdout, {}, 0) for holdout in ("aime24", "aime25", "amc23", "minerva_math")),
     ],
@@ -293,7 +343,9 @@ def test_real_sets_have_this_much_in_common_and_every_control_is_caught(train, h
     assert len({row["other_problem_id"] for row in rows if row["removed"]}) == removed
     for kind in controls.KINDS:
         found = footer["controls"][kind]
-        assert found["planted"] == found["caught"] >= 0.9 * benchmarks.problem_set(holdout).size
+        if kind in controls.MUST_BE_FOUND:
+            assert found["planted"] == found["caught"] >= 0.9 * benchmarks.problem_set(holdout).size
+        assert found["caught"] == found["planted"]
         assert found["planted"] + found["not_expressible"] == benchmarks.problem_set(holdout).size
 
 

@@ -107,3 +107,4 @@ KINDS = {
     "control_sentence": sentence,
     "control_numbers": numbers,
 }
+MUST_BE_FOUND = ("control_spacing", "control_words", "control_clause")  # of the others, the report has the share found

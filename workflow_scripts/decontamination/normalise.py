@@ -1,8 +1,8 @@
 """One form of a problem's text for comparing: words and numbers, of any script.
 
 Words are runs of letters with their combining marks. Scripts that put no spaces between words, and Korean, whose spaces
-vary, give one token for each character, so that a space more or less changes nothing. Digits of every script and English
-number words become ASCII digits.
+vary, give one token for each character, so that a space more or less changes nothing. Digits of every script and
+English number words become ASCII digits.
 """
 
 import re
@@ -18,7 +18,7 @@ _THOUSANDS = re.compile(r"(?<=\d),(?=\d{3}(?!\d))", re.ASCII)
 _NUMBER = r"[0-9]+(?:\.[0-9]+)?"
 _ASCII_TOKEN = re.compile(rf"[a-z]+|{_NUMBER}")
 
-# what only the pattern of every script takes: anything but ASCII, Latin punctuation, and punctuation and signs of Unicode
+# what only the pattern of every script takes: not ASCII, Latin punctuation, or punctuation and signs of Unicode
 _OTHER = re.compile("[^\x00-\u00a9\u00ab-\u00b4\u00b6-\u00b9\u00bb-\u00bf\u00d7\u00f7\u2000-\u20cf\u2190-\u2bff]")
 _OTHER_DIGIT = re.compile(r"[^\D0-9]")
 _SEPARATORS = str.maketrans("٫٬", ".,")

@@ -16,14 +16,15 @@ _HYPHEN = re.compile(r"(?<=[^\W\d_]{2})-(?=[^\W\d_]{2})")
 _FACTORIAL = re.compile(r"(?<=[\d)}\]])!|(?<=\b[^\W\d_])!")
 _ONE_FORM = str.maketrans("×·∙⋅∗÷∕⁄−–—‐‑{}", "*****///-----()")
 _PUNCTUATION = r".,;:?!\"'`´‘’‚“”„«»‹›。、「」『』【】《》・¡¿…،؛؟।॥$&~\\_"
-_LAYOUT = frozenset(
-    "left right middle big bigl bigr bigg biggl biggr displaystyle textstyle limits quad qquad dots ldots cdots begin end "
-    "hline text textbf textrm mathrm mathbf mathbb mathit boxed".split()
-)
+_LAYOUT = {
+    "left", "right", "middle", "big", "bigl", "bigr", "bigg", "biggl", "biggr", "displaystyle", "textstyle",
+    "limits", "quad", "qquad", "dots", "ldots", "cdots", "begin", "end", "hline", "text", "textbf", "textrm",
+    "mathrm", "mathbf", "mathbb", "mathit", "boxed",
+}  # fmt: skip
 _SIGNS = {
-    "times": "*", "cdot": "*", "ast": "*", "div": "/", "frac": "/", "dfrac": "/", "tfrac": "/", "cfrac": "/", "over": "/",
-    "le": "≤", "leq": "≤", "leqslant": "≤", "ge": "≥", "geq": "≥", "geqslant": "≥", "ne": "≠", "neq": "≠", "lt": "<",
-    "gt": ">", "pm": "±", "sqrt": "√", "infty": "∞",
+    "times": "*", "cdot": "*", "ast": "*", "div": "/", "frac": "/", "dfrac": "/", "tfrac": "/", "cfrac": "/",
+    "over": "/", "le": "≤", "leq": "≤", "leqslant": "≤", "ge": "≥", "geq": "≥", "geqslant": "≥", "ne": "≠", "neq": "≠",
+    "lt": "<", "gt": ">", "pm": "±", "sqrt": "√", "infty": "∞",
 }  # fmt: skip
 _GROUPING = frozenset("()[]|")
 

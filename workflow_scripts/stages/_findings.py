@@ -175,6 +175,18 @@ def evaluation_checks(scores: list[Row], noise_floors: list[Row], endpoint: tupl
     return rows
 
 
+_NO_CONTROL = "no positive control was run"
+_EDITS = {  # copies that a study may miss some of
+    "control_sentence": "with the first sentence moved",
+    "control_numbers": "with numbers in words",
+}
+_FEW_MISSED = 0.05
+
+
+def _missed(planted: list[Row]) -> list[Row]:
+    return [row for row in planted if not row["caught"]]
+
+
 def contamination_checks(contamination: list[Row], problems: dict[str, int]) -> list[Row]:
     """Per benchmark: did the search find what was planted, and what did it find that was not.
 
@@ -183,17 +195,25 @@ def contamination_checks(contamination: list[Row], problems: dict[str, int]) -> 
     rows = []
     for benchmark in sorted({row["benchmark"] for row in contamination}):
         here = [row for row in contamination if row["benchmark"] == benchmark]
-        planted = [row["caught"] for row in here if row["caught"] is not None]
+        planted = [row for row in here if row["caught"] is not None]
+        missed, forms = (Counter(row["kind"] for row in rows) for rows in (_missed(planted), planted))
+        lost = ", ".join(f"{missed[kind]} of {forms[kind]} {form}" for kind, form in _EDITS.items() if missed[kind])
+        compared = {row["holdout_problem_id"] for row in planted if row["kind"] == "control_spacing"}
+        blank = max(0, problems.get(benchmark, len(compared)) - len(compared))
         real = [row for row in here if row["caught"] is None]
         removed = len({row["other_problem_id"] for row in real if row["removed"]})
         kept = {(row["kind"], row["holdout_problem_id"]) for row in real if not row["removed"]}
         kinds = Counter(kind for kind, _ in kept)
         listed = ", ".join(f"{kind.replace('_', ' ')} ({count})" for kind, count in sorted(kinds.items()))
-        control = f"{sum(planted)} of {len(planted)} planted copies found" if planted else "no positive control was run"
+        control = f"{len(planted) - missed.total()} of {len(planted)} planted copies found" if planted else _NO_CONTROL
+        control += f" (not found: {lost})" if lost else ""
+        control += f"; {blank} problems without words and numbers were looked for only as they stand" if blank else ""
         of = f" of {problems[benchmark]} problems" if benchmark in problems else ""
         text = f"{benchmark}: {control}; {removed} train rows matched and removed; listed and kept{of}: "
         text += listed or "none"
-        state = "pass" if planted and all(planted) else "fail"
+        few = all(missed[kind] <= _FEW_MISSED * forms[kind] for kind in missed)
+        state = "pass" if few and not blank else "warn"
+        state = state if planted and missed.keys() <= _EDITS.keys() else "fail"
         rows.append({"check": "contamination", "arm": "", "verdict": state, "message": text})
     return rows
 
