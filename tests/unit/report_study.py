@@ -182,9 +182,9 @@ def examples() -> list[dict]:
 def contents() -> dict[str, list[dict]]:
     """Rows of every table the report reads."""
     planted = [
-        {"benchmark": BENCHMARK, "kind": "control", "holdout_problem_id": f"h{i}", "other_problem_id": f"o{i}",
+        {"benchmark": BENCHMARK, "kind": "control_spacing", "holdout_problem_id": f"h{i}", "other_problem_id": f"o{i}",
          "removed": False, "caught": True}
-        for i in range(30)
+        for i in range(400)
     ]  # fmt: skip
     audit = [
         {"benchmark": BENCHMARK, "problem_id": f"p{i}", "row": i, "status": "correct", "dropped": False}

@@ -133,7 +133,7 @@ FAULTS = [
     ("scores", replace(contents()["scores"], {"truncated_share": 0.4}, arm="base", level="arm"),
      "Answers are cut off at the token limit in the evaluation: up to 40.0 % (base)."),
     ("contamination", replace(contents()["contamination"], {"caught": False}, holdout_problem_id="h3"),
-     "29 of 30 planted copies found"),
+     "399 of 400 planted copies found"),
     ("contamination", replace(contents()["contamination"], {"caught": None}), "no positive control was run"),
     ("gold_audit", replace(contents()["gold_audit"], {"dropped": True, "reason": "unparsed"}),
      "400 of 400 reference answers left out: 400 unparsed"),

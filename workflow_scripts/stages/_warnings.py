@@ -90,6 +90,17 @@ def _record_warnings(reachability: list[Row]) -> list[str]:
     return found
 
 
+_NAMED = (  # checks whose message says enough
+    "gold audit",
+    "copied answers",
+    "train prompts",
+    "evaluation noise",
+    "engines",
+    "hardware",
+    "contamination",
+)
+
+
 def warnings(
     effects: list[Row], runs: list[Row], reachability: list[Row], checks: list[Row], plan: Sequence[str] = ()
 ) -> list[str]:
@@ -126,10 +137,7 @@ def warnings(
             found.append(f"The contamination check cannot be trusted: {row['message']}.")
         elif row["check"] == "placebo" and row["verdict"] == "warn":
             found.append(f"The placebo {row['arm']} was judged {row['message']}: here the study errs, or was unlucky.")
-        elif (
-            row["check"] in ("gold audit", "copied answers", "train prompts", "evaluation noise", "engines", "hardware")
-            and row["verdict"] == "warn"
-        ):
+        elif row["check"] in _NAMED and row["verdict"] == "warn":
             found.append(f"{row['check'].capitalize()}: {row['message']}.")
     looks = {row["look"] for row in primary(effects).values() if row["planned_look"] is False}
     unplanned = sorted(looks - {1})  # one seed has no verdict
