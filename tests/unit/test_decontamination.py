@@ -135,7 +135,7 @@ def test_problems_of_every_script_are_found_and_unrelated_ones_are_not():
             "near",
         )
     assert kinds([OTHER_CHINESE], [CHINESE]) == []
-    assert kinds([CHINESE.replace("30元", "31元")], [CHINESE]) != ["near"]
+    assert kinds([CHINESE.replace("30元", "31元")], [CHINESE]) == ["template_twin"]
 
 
 def test_tokens_of_every_script():
@@ -152,7 +152,7 @@ def test_a_moved_sentence_and_numbers_in_words_are_found():
     assert set(kinds([moved, worded], [item])) <= set(overlap.REMOVED_KINDS)
     assert len(kinds([moved, worded], [item])) == 2
     assert kinds([item.replace("12", "thirteen")], [item]) == kinds([item.replace("12", "13")], [item])
-    assert kinds([item.replace("has 12", "buys 5").replace("buys 5 green", "has 12 green")], [item]) != ["exact"]
+    assert kinds([item.replace("has 12", "buys 5").replace("buys 5 green", "has 12 green")], [item]) == ["partial"]
 
 
 def test_short_items_are_equal_but_for_punctuation_and_differ_in_operators():

@@ -115,7 +115,7 @@ def test_the_date_is_a_setting_of_training_and_sampling(family: str) -> None:
 def test_families_without_a_chat_template_have_no_date(family: str) -> None:
     train, sample, fits = models(prompt_family=family)
     assert "date" not in train and "date" not in sample and fits["date"] is None
-    with pytest.raises(StudyFaults, match=r"^model.date: '2025-01-31': nothing here: only prompt families"):
+    with pytest.raises(StudyFaults, match=r"^model.date: '2025-01-31': remove this key: only prompt families"):
         study(prompt_family=family, date="2025-01-31")
 
 

@@ -24,12 +24,13 @@ def _families() -> dict[str, dict[str, Any]]:
 
 
 def encode(
-    tokenizer: PreTrainedTokenizerBase, questions: list[str], family: str, date: str = TEMPLATE_DATE
+    tokenizer: PreTrainedTokenizerBase, questions: list[str], family: str, date: str | None = None
 ) -> list[list[int]]:
     """Token ids of each question in a prompt family: a text template, or the tokenizer's own chat template.
 
     A prompt is a text to continue: what the tokenizer appends to a text, such as its end token, is left out.
-    date (YYYY-MM-DD): what a chat template that asks for the current date is told; the clock is never read.
+    date (YYYY-MM-DD; None: TEMPLATE_DATE): what a chat template that asks for the current date is told; the clock is
+    never read.
     Raises PromptError if the family needs a chat template and the tokenizer has none, or has one that draws at random
     or ends a prompt with the end token instead of starting the answer.
     """
@@ -48,7 +49,7 @@ def encode(
     for question, answer in form.get("examples", []):
         before += [{"role": "user", "content": question}, {"role": "assistant", "content": answer}]
     try:
-        prompts = _templated(tokenizer, before, texts, date)
+        prompts = _templated(tokenizer, before, texts, date or TEMPLATE_DATE)
     except TemplateError as error:
         raise PromptError(f"model.prompt_family: {family}: the tokenizer's chat template fails: {error}") from None
     for ids in prompts:

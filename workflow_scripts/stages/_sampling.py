@@ -180,10 +180,9 @@ def check_positions(config: Any, prompts: list[list[int]], key: str, completion:
 def encoded(tokenizer: Any, questions: list[str], family: str, date: str | None) -> list[list[int]]:
     """Token ids of the questions; a tokenizer that cannot make them is the user's fault. date: None for a prompt family
     without a chat template."""
-    from workflow_scripts.sampling import TEMPLATE_DATE
     from workflow_scripts.sampling.prompts import PromptError, encode
 
     try:
-        return encode(tokenizer, questions, family, date or TEMPLATE_DATE)
+        return encode(tokenizer, questions, family, date)
     except PromptError as error:
         raise StageError(str(error)) from None

@@ -95,10 +95,10 @@ def _objective_faults(study: "Study", name: str) -> Iterator[str]:
         yield line(
             f"{path}.optimizer",
             own["optimizer"],
-            "nothing here: only a branch has a state to carry",
+            "remove this key: only a branch has a state to carry",
         )
     if "kl" in own and not {**study.training.model_dump(), **keys.get("training", {})}["beta"]:
-        yield line(f"{path}.kl", own["kl"], "nothing here: without training.beta above 0 there is no KL")
+        yield line(f"{path}.kl", own["kl"], "remove this key: without training.beta above 0 there is no KL")
     if not any(key in own for key in _OBJECTIVE) and "same_as" in own:
         return
     clipped = keys.get("surrogate", "clipped") == "clipped"
@@ -109,7 +109,7 @@ def _objective_faults(study: "Study", name: str) -> Iterator[str]:
         yield f"{path}: {', '.join(missing)} missing: name a preset (or same_as), or say each axis"
         return
     if "bounds" in own and not clipped:
-        yield line(f"{path}.bounds", own["bounds"], f"nothing here: surrogate {keys['surrogate']} uses no bounds")
+        yield line(f"{path}.bounds", own["bounds"], f"remove this key: surrogate {keys['surrogate']} uses no bounds")
         return
     yield from _policy_faults(path, own, keys)
     yield from _value_faults(study, path, own, keys)
@@ -243,7 +243,7 @@ def _arm_schedule_faults(study: "Study", name: str) -> Iterator[str]:
     """Those that the arm's own overrides bring; what is wrong for all arms is said once, without an arm."""
     own, arm, path = study.arms[name], study.resolved(name), f"arms.{name}."
     if own.rollout is not None and own.rollout.max_prompt is not None:
-        allowed = "nothing here: it is rollout.max_prompt, as all arms are trained on the same problems"
+        allowed = "remove this key: it is rollout.max_prompt, as all arms are trained on the same problems"
         yield line(f"{path}rollout.max_prompt", own.rollout.max_prompt, allowed)
     if own.training is None and own.rollout is None and own.branch_from is None:
         return

@@ -67,7 +67,7 @@ def _model(study: "Study") -> Iterator[str]:
     if model.source == "embedded":
         for key, value in (("name", model.name), ("revision", model.revision)):
             if value is not None:
-                yield line(f"model.{key}", value, "nothing here: the pipeline makes the embedded model itself")
+                yield line(f"model.{key}", value, "remove this key: the pipeline makes the embedded model itself")
         for key, family in (("model", model.prompt_family), ("evaluation", evaluated or "plain")):
             if family != "plain":
                 yield line(f"{key}.prompt_family", family, "plain: the embedded model knows no other")
@@ -76,11 +76,11 @@ def _model(study: "Study") -> Iterator[str]:
         yield line("model.name", None, f"source {model.source} needs {what}")
     families = (model.prompt_family, evaluated or model.prompt_family)
     if model.date is not None and not any("system" in PROMPTS[family] for family in families):
-        yield line("model.date", model.date, "nothing here: only prompt families with a chat template can read it")
+        yield line("model.date", model.date, "remove this key: only prompt families with a chat template can read it")
     if model.source == "hub" and model.revision is None:
         yield line("model.revision", None, "source hub needs a pinned revision: a commit")
     if model.source in ("pypi", "local") and model.revision is not None:
-        yield line("model.revision", model.revision, f"nothing here: source {model.source} has no revisions")
+        yield line("model.revision", model.revision, f"remove this key: source {model.source} has no revisions")
 
 
 @_reads("sets")
@@ -97,13 +97,13 @@ def _sets(study: "Study") -> Iterator[str]:
             yield line(f"sets.{name}.grader", None, "a problem set of your own needs a grader")
         for key in ("revision", "config", "split") if own.source == "local" else ():
             if getattr(own, key) is not None:
-                yield line(f"sets.{name}.{key}", getattr(own, key), "nothing here: only source hub has it")
+                yield line(f"sets.{name}.{key}", getattr(own, key), "remove this key: only source hub has it")
         for key in ("fields", "gaps", "unused", "grader") if known else ():
             if getattr(own, key) is not None:
                 yield line(
                     f"sets.{name}.{key}",
                     getattr(own, key),
-                    "nothing here: of a known set only the place can change",
+                    "remove this key: of a known set only the place can change",
                 )
 
 
@@ -133,7 +133,7 @@ def _train_set(study: "Study") -> Iterator[str]:
     train = study.data.train
     if train.benchmark in study.sets:
         if train.split is not None and train.benchmark not in benchmarks.names():
-            yield line("data.train.split", train.split, "nothing here: a set of your own is one split")
+            yield line("data.train.split", train.split, "remove this key: a set of your own is one split")
         return
     try:
         found = benchmarks.problem_set(train.benchmark, train.split)
@@ -244,7 +244,7 @@ def _compute(study: "Study") -> Iterator[str]:
     if compute.vllm.mode == "server" and compute.vllm.server is None:
         yield line("compute.vllm.server", None, "mode server needs the address of a running `vllm serve`")
     if compute.vllm.mode == "colocate" and compute.vllm.server is not None:
-        yield line("compute.vllm.server", compute.vllm.server, "nothing here: it belongs to mode server")
+        yield line("compute.vllm.server", compute.vllm.server, "remove this key: it belongs to mode server")
 
 
 @_reads(

@@ -61,7 +61,7 @@ class RolloutPlan:
     epochs: int
     options: Options
     prompt_family: str
-    date: str  # that a chat template is told, YYYY-MM-DD
+    date: str | None  # that a chat template is told, YYYY-MM-DD; None where the family uses none
     success_threshold: float
 
     @property

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from trl import GRPOConfig
 
-from workflow_scripts.sampling import TEMPLATE_DATE, Options, stream_seed
+from workflow_scripts.sampling import Options, stream_seed
 from workflow_scripts.training.objective import Objective, RolloutPlan
 from workflow_scripts.training.processes import processes
 
@@ -25,7 +25,7 @@ def rollout_plan(settings: dict[str, Any]) -> RolloutPlan:
         epochs=rollout["epochs"],
         options=Options.of(rollout),
         prompt_family=settings["model"]["prompt_family"],
-        date=settings["model"].get("date", TEMPLATE_DATE),
+        date=settings["model"].get("date"),
         success_threshold=settings["training"]["success_threshold"],
     )
 
