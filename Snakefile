@@ -12,7 +12,6 @@ if not workflow.overwrite_configfiles or not workflow.modifier.is_main_snakefile
 
 
 include: "rules/common.smk"
-include: "rules/start.smk"
 
 
 shell.prefix(shell_prefix())
@@ -24,7 +23,7 @@ rule all:
     input:
         f"{ROOT}/report.html",
         f"{ROOT}/summary.md",
-        missing_results,
+        START.missing_results,
 
 
 include: "rules/data.smk"
@@ -47,6 +46,6 @@ onerror:
     say_failures()
 
 
-make_missing_results_again()
-if IS_MODULE:
-    handle_as_module()
+START.make_missing_results_again()
+if START.is_module:
+    START.join_handlers()

@@ -2,16 +2,16 @@
 # OUTPUTS: tables/
 # USUAL STEPS: scores, noise floors, effects, power; what training did and whether the comparison could show anything
 
-ANALYSIS = of.analysis(STUDY)
-RECORDED = of.records(STUDY, REWARD)
+ANALYSIS = stage_settings.analysis(STUDY)
+RECORDED = stage_settings.records(STUDY, REWARD)
 POLICIES = sorted(
     {f"objectives.bounds:{axes['bounds']}" for axes in RECORDED["objectives"].values() if "bounds" in axes}
 )
-ASKED = of.ask_policies(STUDY)
+ASKED = stage_settings.ask_policies(STUDY)
 ASKED_POLICIES = sorted({f"objectives.bounds:{policy['bounds']}" for policy in ASKED["policies"].values()})
-OBJECTIVES = of.objectives(STUDY)
+OBJECTIVES = stage_settings.objectives(STUDY)
 SURROGATES = sorted({f"objectives.surrogate:{axes['surrogate']}" for axes in OBJECTIVES["objectives"].values()})
-REWARDS = of.rewards(STUDY, REWARD)
+REWARDS = stage_settings.rewards(STUDY, REWARD)
 GRADERS = sorted({f"grading.{name}" for name in REWARDS["rewards"].values() if ":" not in name})
 
 

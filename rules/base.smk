@@ -3,7 +3,7 @@
 # USUAL STEPS: prepare the base, sample it a few times with different sampling seeds, grade
 
 # Of making the base: prompts are only tried there, and only the embedded model is warmed up.
-BASE_CUT = ("sampling.prompts",) + (() if STUDY.model.source == "embedded" else ("training.warm_start", "benchmarks"))
+BASE_CUT = ("sampling.prompts",) + (() if STUDY.model.source == "embedded" else ("models.warm_start", "benchmarks"))
 
 
 rule prepare_base:
@@ -17,7 +17,7 @@ rule prepare_base:
         "../envs/train.yaml"
     threads: 1
     params:
-        settings=constant(of.prepare_base(STUDY)),
+        settings=constant(stage_settings.prepare_base(STUDY)),
         code=code("prepare_base", cut=BASE_CUT),
     shell:
         "python -m workflow_scripts.stages.prepare_base"

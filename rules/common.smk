@@ -15,14 +15,14 @@ if fault := platforms.fault():  # before anything is imported that only supporte
     sys.exit(f"armslength: {fault}")
 os.environ.update(home.variables())
 
-from snakemake.settings.types import DeploymentMethod
-
-from workflow_scripts import settings as of
-from workflow_scripts.commands import DEFAULT_STUDY, preflight, registration
+from workflow_scripts import stage_settings
 from workflow_scripts.digest import digest
 from workflow_scripts.figures import catalogue
 from workflow_scripts.grading import libraries as grader_libraries
 from workflow_scripts.grading import version as verdicts_version
+from workflow_scripts.launch import declared, registration, sources
+from workflow_scripts.launch.start import Start
+from workflow_scripts.launch.study_file import DEFAULT_STUDY
 from workflow_scripts.study import StudyFaults, load
 from workflow_scripts.study.faults import repeated_keys
 from workflow_scripts.tables import TableError
@@ -35,16 +35,14 @@ try:
         if twice := repeated_keys(Path(file).read_text(encoding="utf-8")):
             raise StudyFaults([f"{file}: {line}" for line in twice])
     STUDY = load(config)
-    if missing := preflight.reward_faults(STUDY):
+    if missing := sources.reward_faults(STUDY):
         raise StudyFaults(missing)
 except StudyFaults as faults:
     sys.exit("The study cannot run:\n" + "\n".join(f"  {line}" for line in faults.lines))
 
 BASEDIR = DEFAULT_STUDY.parent
 IS_MODULE = not workflow.modifier.is_main_snakefile()
-# Studies for which `begin` was called; a Snakefile with several statements for the module reads this file several times.
-BEGUN = vars(workflow).setdefault("armslength_begun", set())
-if fault := preflight.unwritable(Path(".snakemake")):  # a dry run writes there too
+if fault := sources.unwritable(Path(".snakemake")):  # a dry run writes there too
     sys.exit(f"armslength: {fault[0]}")
 
 
@@ -57,31 +55,30 @@ ROOT = f"results/{STUDY.study}"
 if IS_MODULE and workflow.modifier.modify_path(ROOT) != ROOT:
     sys.exit(f"armslength: prefix and replace_prefix of a module are not supported: results are written to {ROOT}")
 PLAN = Path(ROOT) / "plan.parquet"
-REWARD = verdicts_version(of.train_grader(STUDY))
+REWARD = verdicts_version(stage_settings.train_grader(STUDY))
 try:
     PINNED = registration.pinned_reward_version(PLAN, REWARD)
 except TableError as error:
     sys.exit(f"armslength: {error}")
 REWARD = REWARD if STUDY.retrain_on_reward_change else PINNED
 RUNS = STUDY.runs()
-LAST_STEPS = {arm: STUDY.resolved(arm).training.steps for arm in RUNS}
 REPEATS = range(STUDY.evaluation.base_repeats)
 SAMPLED = STUDY.sampled
 HOLDOUTS = STUDY.all_benchmarks
-PROMPT = of.prompt_root(STUDY)
+PROMPT = stage_settings.prompt_root(STUDY)
 GPUS = STUDY.compute.gpus
 PROCESSES = STUDY.compute.processes or max(1, GPUS)
 # This says how results are computed, not what they are, so it stays out of every rule's params. It is written into the
 # shell commands, because Snakemake looks up the names in them in the user's own Snakefile where this one is a module.
 COMPUTE = shell_text(
     shlex.quote(
-        of.canonical(
+        stage_settings.canonical(
             STUDY.compute.model_dump()
             | {
                 "device": STUDY.compute.place,
                 "data_dir": STUDY.data_dir,
-                "fits": of.fits(STUDY),
-                "sampled_on": of.sampled_on(STUDY),
+                "fits": stage_settings.fits(STUDY),
+                "sampled_on": stage_settings.sampled_on(STUDY),
             }
         )
     )
@@ -97,14 +94,10 @@ wildcard_constraints:
     benchmark="[A-Za-z0-9][A-Za-z0-9_-]*",
 
 
-def with_conda():
-    return DeploymentMethod.CONDA in workflow.deployment_settings.deployment_method
-
-
 def shell_prefix():
     """Jobs import the package from here, and run in the Python that runs Snakemake unless conda brings one of its own."""
     exports = {"PYTHONPATH": str(BASEDIR)}
-    if not with_conda():
+    if not START.with_conda:
         exports["PATH"] = os.path.dirname(sys.executable)
     # Slurm sends SIGTERM to every process of a job: a shell that died of it would end the job under its trainer's hands,
     # which still has its state to save. With a trap it waits for the stage.
@@ -118,9 +111,14 @@ def not_one_of(names):
     return f"(?!({'|'.join(names)})/)[A-Za-z0-9][A-Za-z0-9_-]*" if names else "[A-Za-z0-9][A-Za-z0-9_-]*"
 
 
+def named_files(kind, names):
+    """name={input.name} for each of a job's files, as stages read them; kind: input or output."""
+    return " ".join(f"{name}={{{kind}.{name}}}" for name in names)
+
+
 def constant(settings):
     """A params function: the braces of a plain string in params would be taken for wildcards, those of a result are not."""
-    text = of.canonical(settings)
+    text = stage_settings.canonical(settings)
 
     def params(wildcards):
         return text
@@ -152,7 +150,7 @@ def sample_files(wildcards):
 
 
 def train_set_settings(wildcards):
-    return of.canonical(of.fetch_train_set(STUDY, Path(ROOT) / "data" / "candidates.parquet"))
+    return stage_settings.canonical(stage_settings.fetch_train_set(STUDY, Path(ROOT) / "data" / "candidates.parquet"))
 
 
 def train_set_code(wildcards):
@@ -161,13 +159,13 @@ def train_set_code(wildcards):
 
 def set_roots(name):
     """The module of a benchmark; a set of the user's own has none."""
-    found = of.benchmark_module(STUDY, name)
+    found = stage_settings.benchmark_module(STUDY, name)
     return (f"benchmarks.{found}",) if found else ()
 
 
 def benchmark_settings(wildcards):
     result = Path(ROOT) / "holdouts" / f"{wildcards.benchmark}.parquet"
-    return of.canonical(of.fetch_benchmark(STUDY, wildcards.benchmark, result))
+    return stage_settings.canonical(stage_settings.fetch_benchmark(STUDY, wildcards.benchmark, result))
 
 
 def benchmark_code(wildcards):
@@ -179,26 +177,28 @@ def grader_of(benchmark):
     """The grader, the libraries that its verdicts rest on, if there are any, and whether it pays copied answers."""
     name = STUDY.grader_of(benchmark)
     libraries = grader_libraries(name)
-    return {"grader": name} | ({"libraries": libraries} if libraries else {}) | of.copied(STUDY, name)
+    return {"grader": name} | ({"libraries": libraries} if libraries else {}) | stage_settings.copied(STUDY, name)
 
 
 def grader_settings(wildcards):
-    return of.canonical(grader_of(wildcards.benchmark))
+    return stage_settings.canonical(grader_of(wildcards.benchmark))
 
 
 def graded(wildcards, stage, sampled):
     """With the grader, what drew the completions: where they are not kept, their grades alone tell if they are due."""
     own = grader_of(wildcards.benchmark)
-    return of.canonical(own | {"sampled": sampled, "sampling_code": digest(stage, (PROMPT,))})
+    return stage_settings.canonical(own | {"sampled": sampled, "sampling_code": digest(stage, (PROMPT,))})
 
 
 def grade_settings(wildcards):
-    sampled = of.sample_checkpoints(STUDY, wildcards.arm, int(wildcards.seed), wildcards.benchmark)
+    sampled = stage_settings.sample_checkpoints(STUDY, wildcards.arm, int(wildcards.seed), wildcards.benchmark)
     return graded(wildcards, "sample_checkpoints", sampled)
 
 
 def grade_base_settings(wildcards):
-    return graded(wildcards, "sample_base", of.sample_base(STUDY, int(wildcards.repeat), wildcards.benchmark))
+    return graded(
+        wildcards, "sample_base", stage_settings.sample_base(STUDY, int(wildcards.repeat), wildcards.benchmark)
+    )
 
 
 def audit_code(wildcards):
@@ -210,16 +210,16 @@ def grade_code(wildcards):
 
 
 def contamination_settings(wildcards):
-    return of.canonical({"benchmark": wildcards.benchmark})
+    return stage_settings.canonical({"benchmark": wildcards.benchmark})
 
 
 def train_settings(wildcards):
-    return of.canonical(of.train(STUDY, wildcards.arm, int(wildcards.seed), REWARD))
+    return stage_settings.canonical(stage_settings.train(STUDY, wildcards.arm, int(wildcards.seed), REWARD))
 
 
 def train_code(wildcards):
     # a version number stands for the grader: a better grader does not retrain what it would have judged alike
-    return digest("train", of.train_roots(STUDY, wildcards.arm), ("grading",))
+    return digest("train", stage_settings.train_roots(STUDY, wildcards.arm), ("grading",))
 
 
 def train_branch(wildcards):
@@ -231,11 +231,13 @@ def train_branch(wildcards):
 
 
 def sample_base_settings(wildcards):
-    return of.canonical(of.sample_base(STUDY, int(wildcards.repeat), wildcards.benchmark))
+    return stage_settings.canonical(stage_settings.sample_base(STUDY, int(wildcards.repeat), wildcards.benchmark))
 
 
 def sample_checkpoints_settings(wildcards):
-    return of.canonical(of.sample_checkpoints(STUDY, wildcards.arm, int(wildcards.seed), wildcards.benchmark))
+    return stage_settings.canonical(
+        stage_settings.sample_checkpoints(STUDY, wildcards.arm, int(wildcards.seed), wildcards.benchmark)
+    )
 
 
 def registered():
@@ -252,7 +254,7 @@ def registered():
 def report_settings(wildcards):
     """The page is drawn again when the plan has changed, of which it tells."""
     shown = {"plan_digest": registration.digest(registered(), PLAN), "captions": CAPTIONS}
-    return of.canonical(of.report(STUDY) | shown)
+    return stage_settings.canonical(stage_settings.report(STUDY) | shown)
 
 
 mimetypes.add_type("application/vnd.apache.parquet", ".parquet")  # Snakemake's report would show it as text
@@ -269,17 +271,5 @@ def kept(path):
     return path if STUDY.compute.keep.completions else temp(path)
 
 
-def figures(*names):
-    """Outputs of a job that draws figures: each as html, which Snakemake's report shows, and as svg, for the page."""
-    files = {}
-    for figure in catalogue.FIGURES:
-        if figure.name in names:
-            files[f"{figure.name}_html"] = report(
-                f"results/{{study}}/figures/{figure.name}.html",
-                caption=f"captions/{figure.name}.rst",
-                category="Figures",
-                subcategory=figure.section,
-                labels={"figure": figure.title},
-            )
-            files[f"{figure.name}_svg"] = f"results/{{study}}/figures/{figure.name}.svg"
-    return files
+START = Start(workflow, STUDY, registered)
+begin, end, say_failures = START.begin, START.end, START.say_failures  # the user's own handlers may call them

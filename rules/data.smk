@@ -85,7 +85,7 @@ rule audit_train_set:
         "../envs/data.yaml"
     threads: 1
     params:
-        settings=constant(of.audit_train_set(STUDY, REWARD)),
+        settings=constant(stage_settings.audit_train_set(STUDY, REWARD)),
         code=code("audit_gold", cut=("grading",)),
     shell:
         "python -m workflow_scripts.stages.audit_gold"

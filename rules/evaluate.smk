@@ -77,7 +77,7 @@ rule count:
         "../envs/analyse.yaml"
     threads: 1
     params:
-        settings=constant(of.count(STUDY)),
+        settings=constant(stage_settings.count(STUDY)),
         code=code("count"),
     shell:
         "python -m workflow_scripts.stages.count"

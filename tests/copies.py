@@ -1,4 +1,4 @@
-"""Copies of the repository that a test may run and change, as they are or with instant stages (fake_command.py)."""
+"""Copies of the repository that a test may run and change, as they are or with instant stages (fake_job.py)."""
 
 import atexit
 import multiprocessing
@@ -148,8 +148,8 @@ def copied(target: Path) -> Copy:
 def instant(target: Path) -> Copy:
     """A copy of the repository with the small study and instant stages, nothing run."""
     copy = copied(target)
-    fake = Path(__file__).parent / "workflow" / "fake_command.py"
-    shutil.copy(fake, target / "workflow_scripts" / "stages" / "_command.py")
+    fake = Path(__file__).parent / "workflow" / "fake_job.py"
+    shutil.copy(fake, target / "workflow_scripts" / "job.py")
     for rules in (target / "rules").glob("*.smk"):
         text = rules.read_text(encoding="utf-8")
         rules.write_text(text.replace('" --root results/', '" --rule-input {input} --root results/'), encoding="utf-8")

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from workflow_scripts.benchmarks import sources
-from workflow_scripts.stages._command import Job
+from workflow_scripts.job import Job
 
 REAL = Path(os.environ.get("ARMSLENGTH_DATA") or Path(__file__).parents[1].parent / "shared" / "data")
 

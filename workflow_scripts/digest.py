@@ -22,8 +22,8 @@ HERE = Path(__file__).parent
 # How, not what: where a job runs, how much at once, what its errors are called. The engine that drew is on record
 # beside the results, and is in no key.
 HOW = (
-    "platforms", "sampling.memory", "sampling.vllm_engine", "stages._devices", "stages._errors", "stages._retention",
-    "stages._started", "training.finished", "training.lease", "training.memory", "training.processes",
+    "platforms", "sampling.memory", "sampling.vllm_engine", "devices", "errors", "models.retention",
+    "started", "training.finished", "training.lease", "training.outputs", "training.memory", "training.processes",
     "training.vllm_rollouts",
 )  # fmt: skip
 _SILENT_FIELDS = {"type_ignores", "type_comment", "kind", "ctx"}

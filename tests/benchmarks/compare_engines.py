@@ -19,11 +19,11 @@ import torch
 from transformers.utils import logging
 
 from workflow_scripts.grading import grader
+from workflow_scripts.models.weights import load_base, load_checkpoint
 from workflow_scripts.sampling import Completion, Options, stream_seed
 from workflow_scripts.sampling.prompts import encode
 from workflow_scripts.sampling.transformers_engine import sample
 from workflow_scripts.sampling.vllm_engine import VLLMEngine, sampling_parameters
-from workflow_scripts.training.models import load_base, load_checkpoint
 
 
 def arguments() -> argparse.Namespace:

@@ -20,8 +20,8 @@ import pyarrow as pa
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
 from workflow_scripts import tables
+from workflow_scripts.job import Job
 from workflow_scripts.stages import reward_again
-from workflow_scripts.stages._command import Job
 
 GROUP, PROBLEMS = 8, 8000
 

@@ -19,10 +19,10 @@ from lm_eval.api.instance import Instance
 from lm_eval.models.huggingface import HFLM
 from transformers.utils import logging
 
+from workflow_scripts.models.weights import load_base
 from workflow_scripts.sampling import Options, stream_seed
 from workflow_scripts.sampling.prompts import encode
 from workflow_scripts.sampling.transformers_engine import sample
-from workflow_scripts.training.models import load_base
 
 
 def arguments() -> argparse.Namespace:

@@ -14,11 +14,11 @@ import torch
 from transformers.utils import logging
 
 from workflow_scripts.grading import grade_many
+from workflow_scripts.models.weights import load_base
 from workflow_scripts.sampling import Options, stream_seed
 from workflow_scripts.sampling.stop_strings import cut, decoded
 from workflow_scripts.sampling.transformers_engine import sample
 from workflow_scripts.study.keys import PROMPTS
-from workflow_scripts.training.models import load_base
 
 
 def main() -> None:

@@ -29,7 +29,8 @@ from transformers import TrainerCallback
 from trl import GRPOTrainer
 
 from workflow_scripts.benchmarks import word_problems
-from workflow_scripts.training import models, setup
+from workflow_scripts.models import weights
+from workflow_scripts.training import setup
 from workflow_scripts.training.records import Recorder
 from workflow_scripts.training.trainer import Trainer
 
@@ -97,7 +98,7 @@ class Theirs(_Replaying, GRPOTrainer):
 
 def measure(kind: type, a: argparse.Namespace, replayed: dict[int, Any]) -> dict[str, Any]:
     """One training run: CPU seconds of each of its steps, and what it held at most."""
-    model, tokenizer = models.load_base(a.base, "float32")
+    model, tokenizer = weights.load_base(a.base, "float32")
     settings = {
         "seed": 0, "model": {"dtype": "float32", "prompt_family": "plain"}, "objective": OBJECTIVE,
         "rollout": {

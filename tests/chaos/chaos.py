@@ -21,6 +21,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import psutil
+import pyarrow.parquet as pq
 import yaml
 
 sys.path[:0] = [str(parent) for parent in Path(__file__).resolve().parents[1:3]]
@@ -162,7 +163,7 @@ def hashes(results: Path, left_out: dict[str, set[str]]) -> dict[str, str]:
             continue
         timed = left_out.get(path.stem, set()) if path.parent.name == "tables" else set()
         if timed:
-            rows = tables.pq.read_table(path)
+            rows = pq.read_table(path)
             found[name] = tables.text_digest(repr(rows.drop_columns(sorted(timed)).to_pylist()))
         else:
             found[name] = tables.provenance(path)["content"]

@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 
 from workflow_scripts import tables
+from workflow_scripts.job import Job
 from workflow_scripts.stages import (
     estimate_effects,
     estimate_power,
@@ -16,7 +17,6 @@ from workflow_scripts.stages import (
     summarise_coverage,
     summarise_difficulty,
 )
-from workflow_scripts.stages._command import Job
 
 STAGES: dict[str, tuple[Any, tables.Table]] = {
     "scores": (estimate_scores, tables.SCORES),

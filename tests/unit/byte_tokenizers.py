@@ -7,7 +7,7 @@ from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers,
 from transformers import PreTrainedTokenizerFast
 
 from workflow_scripts.benchmarks import word_problems
-from workflow_scripts.training import warm_start
+from workflow_scripts.models import warm_start
 
 SPECIAL = ["<s>", "</s>", "[SEP]", "[CLS]"]
 TEXTS = ["#### 18\n\nQuestion: Ann has 12 pens.\nAnswer: 3 + 4 = 7", "Question Question Answer Answer \n\n \n\n 問題 é"]

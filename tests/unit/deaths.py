@@ -118,7 +118,8 @@ def _watched(at: int, seen: list[str]) -> None:
 
 def _run(arguments: list[str], folder: str, at: int) -> int:
     """In the fork: the stage, with a state after every rollout batch, however short, and little told meanwhile."""
-    from workflow_scripts.stages import _command, train
+    from workflow_scripts import job
+    from workflow_scripts.stages import train
     from workflow_scripts.training import callbacks
 
     file = os.open(Path(folder) / "said.txt", os.O_WRONLY | os.O_CREAT | os.O_APPEND)
@@ -131,7 +132,7 @@ def _run(arguments: list[str], folder: str, at: int) -> int:
     _watched(at, seen)
     code = 0
     try:
-        _command.run(train.main, train.LIBRARIES)
+        job.run(train.main, train.LIBRARIES)
     except SystemExit as error:
         if isinstance(error.code, str):
             print(error.code, flush=True)
@@ -149,7 +150,7 @@ def _serve() -> None:
 
     from workflow_scripts import grading  # noqa: F401
     from workflow_scripts.stages import train  # noqa: F401
-    from workflow_scripts.training import callbacks, memory, models, processes, setup, trainer  # noqa: F401
+    from workflow_scripts.training import run  # noqa: F401
 
     torch.set_num_threads(1)
     for line in sys.stdin:

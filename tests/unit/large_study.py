@@ -6,7 +6,7 @@ import numpy as np
 import report_study
 from report_study import BENCHMARK, NO_DIFFERENCE
 
-from workflow_scripts import settings as of
+from workflow_scripts import stage_settings
 from workflow_scripts.study import load
 
 LONG = "gapo_" + "w" * 190 + "_last"  # 200 characters without a place to break
@@ -41,7 +41,7 @@ def _compared(arms: list[str]) -> dict[str, Any]:
         "arms": {f"arm-{n}": gapo | {"eps_high_max": 5e-3 + n / 1000} if n else ppo for n in range(len(arms))},
         "evaluation": {"benchmarks": [BENCHMARK], "problems": 400, "max_completion": 32},
     })  # fmt: skip
-    found = of.report(study)["compared"]
+    found = stage_settings.report(study)["compared"]
     return found | {"arms": dict(zip(arms, found["arms"].values(), strict=True))}
 
 

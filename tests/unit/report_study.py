@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Any
 
 from workflow_scripts import tables
-from workflow_scripts.stages._command import Job
+from workflow_scripts.job import Job
 
 BENCHMARK = "word_problems_test"
 ROLES = {

@@ -4,8 +4,8 @@ from pathlib import Path
 from typing import Any
 
 from workflow_scripts import tables
+from workflow_scripts.job import Job
 from workflow_scripts.stages import check_reachability, summarise_dynamics
-from workflow_scripts.stages._command import Job
 
 SEQUENCE = {"ratio": "sequence", "surrogate": "clipped", "bounds": "ppo", "eps_low": 3e-3, "eps_high": 5e-3}
 GAPO = {"ratio": "sequence", "surrogate": "clipped", "bounds": "gapo", "eps_low": 3e-3, "eps_high_max": 5e-3}

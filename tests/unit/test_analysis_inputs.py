@@ -23,7 +23,7 @@ from analysis_counts import (
 from scipy import stats
 
 from workflow_scripts import tables
-from workflow_scripts.stages._command import StageError
+from workflow_scripts.errors import UserError
 
 
 @pytest.fixture
@@ -146,7 +146,7 @@ def test_faulty_counts_are_refused_by_name(analyse: Run, change: dict[str, Any],
     rows = counts(chosen)
     place = next(i for i, row in enumerate(rows) if row["arm"] == "fixed")
     rows[place] = rows[place] | change
-    with pytest.raises(StageError, match=message):
+    with pytest.raises(UserError, match=message):
         analyse("effects", chosen, rows)
 
 
@@ -155,7 +155,7 @@ def test_a_null_in_counts_is_named(analyse: Run, column: str) -> None:
     chosen = settings()
     rows = counts(chosen)
     rows[7] = rows[7] | {column: None}
-    with pytest.raises(StageError, match=rf"counts.parquet: no {column}; arm .*, problem_id .* of .* samples"):
+    with pytest.raises(UserError, match=rf"counts.parquet: no {column}; arm .*, problem_id .* of .* samples"):
         analyse("coverage", chosen, rows)
 
 
@@ -184,7 +184,7 @@ def test_duplicate_counts_are_refused(analyse: Run, monkeypatch: pytest.MonkeyPa
     analyse("scores", chosen, rows)  # makes the folder
     with monkeypatch.context() as patch:
         patch.setattr(tables, "write", foreign([*rows, rows[0]]))
-        with pytest.raises(StageError, match="two rows for one problem; arm base, seed 0, step 0"):
+        with pytest.raises(UserError, match="two rows for one problem; arm base, seed 0, step 0"):
             analyse("scores", chosen, rows)
 
 

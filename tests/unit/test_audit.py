@@ -11,8 +11,9 @@ from typing import Any
 import pytest
 
 from workflow_scripts import tables
-from workflow_scripts.commands import audit, trainer_log, update_rhythm
-from workflow_scripts.commands.trainer_log import TRUNCATED, LogError
+from workflow_scripts.commands import audit
+from workflow_scripts.commands.audit import trainer_log, update_rhythm
+from workflow_scripts.commands.audit.trainer_log import TRUNCATED, LogError
 
 ROOT = Path(__file__).resolve().parents[2]
 UNKNOWN = "cannot be determined"
@@ -68,7 +69,7 @@ def real(tmp_path_factory: pytest.TempPathFactory) -> Any:
     from trl import GRPOConfig, GRPOTrainer
 
     from workflow_scripts.benchmarks import word_problems
-    from workflow_scripts.training import warm_start
+    from workflow_scripts.models import warm_start
 
     folder = tmp_path_factory.mktemp("real")
     tokenizer = warm_start.word_tokenizer(word_problems.vocabulary())
@@ -311,10 +312,10 @@ def test_training_args_are_never_unpickled(tmp_path: Path) -> None:
 
 
 def test_our_own_log(tmp_path: Path) -> None:
-    from workflow_scripts.stages.train import _log_rows
+    from workflow_scripts.training.run import log_rows
 
     history = entries(pattern(48, 4), 4)
-    rows = _log_rows(history)
+    rows = log_rows(history)
     tables.write(tmp_path / "trainer_log.parquet", tables.TRAINER_LOG, rows, {})
     write(tmp_path / "same", history)
     ours, theirs = cells(tmp_path / "trainer_log.parquet"), cells(tmp_path / "same" / "trainer_state.json")

@@ -11,9 +11,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from test_audit import REGION, UNKNOWN, cells, entries, judged, pattern, state, write
 
-from workflow_scripts.commands import audit, clip_verdict, trainer_log, update_rhythm
-from workflow_scripts.commands.clip_verdict import Answer
-from workflow_scripts.commands.trainer_log import LogError
+from workflow_scripts.commands import audit
+from workflow_scripts.commands.audit import clip_verdict, trainer_log, update_rhythm
+from workflow_scripts.commands.audit.clip_verdict import Answer
+from workflow_scripts.commands.audit.trainer_log import LogError
 
 
 @st.composite

@@ -10,12 +10,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from workflow_scripts.analysis.clipping import Clip
+from workflow_scripts.analysis.clipping import judge as judge_shares
 from workflow_scripts.commands import audit
-from workflow_scripts.commands.clip_verdict import Answer, Cause, judge
-from workflow_scripts.commands.trainer_log import LogError, read
-from workflow_scripts.commands.update_rhythm import Rhythm, updates_per_batch
-from workflow_scripts.stages._clipping import Clip
-from workflow_scripts.stages._clipping import judge as judge_shares
+from workflow_scripts.commands.audit.clip_verdict import Answer, Cause, judge
+from workflow_scripts.commands.audit.trainer_log import LogError, read
+from workflow_scripts.commands.audit.update_rhythm import Rhythm, updates_per_batch
 
 YES, RARELY, NO, UNKNOWN = Answer.YES, Answer.RARELY, Answer.NO, Answer.UNKNOWN
 LOW, HIGH, REGION = "clip_ratio/low_mean", "clip_ratio/high_mean", "clip_ratio/region_mean"

@@ -13,10 +13,11 @@ from training_run import PPO, Run, half_right
 from transformers import Gemma3Config, MixtralConfig, MixtralForCausalLM, OPTConfig, OPTForCausalLM
 from trl import GRPOTrainer
 
-from workflow_scripts.commands import preflight
+from workflow_scripts.analysis import dynamics
+from workflow_scripts.launch import sources
+from workflow_scripts.models import weights
 from workflow_scripts.objectives import advantage, bounds
-from workflow_scripts.stages import summarise_dynamics
-from workflow_scripts.training import TESTED_TRL, callbacks, models, trainer
+from workflow_scripts.training import TESTED_TRL, callbacks, trainer
 from workflow_scripts.training.errors import TrainingError
 
 GAPO = {key: value for key, value in PPO.items() if key != "eps_high"} | {"bounds": "gapo", "eps_high_max": 0.28}
@@ -93,7 +94,7 @@ def test_a_masked_completion_has_a_length_and_no_ratio(tmp_path: Path) -> None:
     run.recorder.save(folder)
     records = run.records()
     updates = pd.DataFrame(records["rollout_updates"])
-    found = summarise_dynamics.summarise(updates, summarise_dynamics.read_rollouts(str(folder / "rollouts.parquet")))
+    found = dynamics.summarise(updates, dynamics.read_rollouts(str(folder / "rollouts.parquet")))
     lengths = {(r["batch"], r["prompt_position"], r["rollout"]): r["completion_tokens"] for r in records["rollouts"]}
     longer: list[bool] = []
     for row in found[found["group_correct"].isna()].itertuples():
@@ -259,10 +260,10 @@ def test_a_group_for_bounds_has_its_shapes() -> None:
 
 
 def test_another_trl_is_refused_by_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert preflight.other_trl() == []
-    for module in (preflight, trainer):
+    assert sources.other_trl() == []
+    for module in (sources, trainer):
         monkeypatch.setattr(module, "TESTED_TRL", "1.15.0")
-    assert preflight.other_trl() == [f"trl: {TESTED_TRL} is here; the trainer is tested with 1.15.0 alone"]
+    assert sources.other_trl() == [f"trl: {TESTED_TRL} is here; the trainer is tested with 1.15.0 alone"]
     with pytest.raises(TrainingError, match=f"trl {TESTED_TRL} is installed; the trainer is tested with 1.15.0 alone"):
         Run(tmp_path)
 
@@ -315,7 +316,7 @@ def test_dropout_of_a_models_configuration_is_off(tmp_path: Path) -> None:
 def test_rates_below_the_top_of_a_configuration_are_off_too() -> None:
     config = Gemma3Config(text_config={"attention_dropout": 0.1})
     config.router_jitter_noise = 0.01
-    models._drop_nothing(config)
+    weights._drop_nothing(config)
     assert config.text_config.attention_dropout == 0.0 and config.router_jitter_noise == 0.0
 
 

@@ -16,9 +16,10 @@ from safetensors.torch import load_file, save_file
 from transformers import AutoModelForCausalLM, AutoTokenizer, BertConfig, BertForMaskedLM, LlamaConfig, LlamaForCausalLM
 
 from workflow_scripts.benchmarks import word_problems
+from workflow_scripts.errors import UserError
+from workflow_scripts.job import Job
+from workflow_scripts.models import warm_start, weights
 from workflow_scripts.stages import prepare_base
-from workflow_scripts.stages._command import Job, StageError
-from workflow_scripts.training import models, warm_start
 
 LORA = {"rank": 4, "alpha": 8, "targets": "all-linear"}
 CHAT = "{% for m in messages %}{{ m.content }} {% endfor %}"
@@ -101,7 +102,7 @@ def adapter_only(folder: Path) -> None:
     base = AutoModelForCausalLM.from_pretrained(folder)
     for path in folder.iterdir():
         path.unlink()
-    trained = get_peft_model(base, models.lora({"rank": 2, "alpha": 4, "targets": "all-linear"}))
+    trained = get_peft_model(base, weights.lora({"rank": 2, "alpha": 4, "targets": "all-linear"}))
     trained.save_pretrained(folder)
     edit(folder / "adapter_config.json", base_model_name_or_path="owner/big-model")
 
@@ -156,7 +157,7 @@ BAD: dict[str, tuple[Callable[[Path], None], str]] = {
 @pytest.mark.parametrize(("change", "said"), BAD.values(), ids=BAD)
 def test_a_model_that_cannot_be_trained_from_is_named(change: Callable[[Path], None], said: str, model: Path) -> None:
     change(model)
-    with pytest.raises(StageError, match=said) as caught:
+    with pytest.raises(UserError, match=said) as caught:
         prepared(model)
     assert str(caught.value).startswith(f"model.name: {model}: ")
     assert "\n" not in str(caught.value)
@@ -192,19 +193,19 @@ def test_a_chat_family_needs_a_chat_template_that_works(model: Path, template: s
         tokenizer.chat_template = text
         tokenizer.save_pretrained(model)
         if text != CHAT:
-            with pytest.raises(StageError, match=f"model.prompt_family: chat: {said}"):
+            with pytest.raises(UserError, match=f"model.prompt_family: chat: {said}"):
                 prepared(model, {"prompt_family": "chat"})
     assert AutoTokenizer.from_pretrained(prepared(model, {"prompt_family": "chat"})).chat_template == CHAT
 
 
 def test_what_the_study_asks_for_must_fit_the_model(model: Path) -> None:
     wrong = {"adapter": LORA | {"targets": ["q_prj"]}}
-    with pytest.raises(StageError, match=r"model.adapter.targets: \['q_prj'\]: .*not found"):
+    with pytest.raises(UserError, match=r"model.adapter.targets: \['q_prj'\]: .*not found"):
         prepared(model, wrong)
     assert not (model.parent / "results" / "base" / "manifest.parquet").exists()
     prepared(model, {"adapter": LORA})
     edit(model / "config.json", max_position_embeddings=64)
-    with pytest.raises(StageError, match=r"evaluation.max_completion: 64: .* the model takes 64 tokens"):
+    with pytest.raises(UserError, match=r"evaluation.max_completion: 64: .* the model takes 64 tokens"):
         prepared(model, {"evaluation.max_completion": 64})
 
 
@@ -217,7 +218,7 @@ def test_a_missing_padding_token_is_replaced_and_said(model: Path, capsys: pytes
 def test_a_snapshot_is_taken_from_the_cache(model: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path / "cache"))
     on_hub = {"source": "hub", "name": "owner/small", "revision": "a" * 40}
-    with pytest.raises(StageError, match=r"model.name: owner/small \(revision aaa.*set HF_HOME to a cache") as caught:
+    with pytest.raises(UserError, match=r"model.name: owner/small \(revision aaa.*set HF_HOME to a cache") as caught:
         prepared(model, **on_hub)
     assert "\n" not in str(caught.value)
     shutil.copytree(model, tmp_path / "cache" / "models--owner--small" / "snapshots" / ("a" * 40))
@@ -234,7 +235,7 @@ WRITERS = {
 FULL = """
 import os, sys
 from workflow_scripts import tables
-from workflow_scripts.stages._command import run
+from workflow_scripts.job import run
 def main(job):
     path = job.output("x")
     {write}
@@ -262,10 +263,10 @@ def test_an_adapter_of_another_base_is_told_by_its_shapes(tmp_path: Path) -> Non
         sizes = {"hidden_size": hidden, "num_hidden_layers": layers, "intermediate_size": 48}
         return LlamaForCausalLM(LlamaConfig(vocab_size=56, num_attention_heads=2, num_key_value_heads=2, **sizes))
 
-    models.save_checkpoint(get_peft_model(base(32, 2), models.lora(LORA)), tmp_path)
-    assert models.adapter_fault(base(32, 2), tmp_path) is None
-    trained = models.load_checkpoint(base(32, 2), tmp_path, "float32")
-    assert models.adapter_fault(trained, tmp_path) is None
-    assert models.adapter_fault(base(32, 1), tmp_path) == "model.layers.1.mlp.down_proj is no layer of this base"
-    fault = models.adapter_fault(base(64, 2), tmp_path)
+    weights.save_checkpoint(get_peft_model(base(32, 2), weights.lora(LORA)), tmp_path)
+    assert weights.adapter_fault(base(32, 2), tmp_path) is None
+    trained = weights.load_checkpoint(base(32, 2), tmp_path, "float32")
+    assert weights.adapter_fault(trained, tmp_path) is None
+    assert weights.adapter_fault(base(32, 1), tmp_path) == "model.layers.1.mlp.down_proj is no layer of this base"
+    fault = weights.adapter_fault(base(64, 2), tmp_path)
     assert fault == "model.layers.0.mlp.down_proj has 32 outputs there and 64 here"

@@ -10,9 +10,9 @@ import pytest
 import yaml
 from problem_files import REAL, fetched, own, real, stage_job, written
 
-from workflow_scripts import benchmarks, settings, tables
+from workflow_scripts import benchmarks, stage_settings, tables
 from workflow_scripts.benchmarks import boxes, sources
-from workflow_scripts.commands import DEFAULT_STUDY
+from workflow_scripts.launch.study_file import DEFAULT_STUDY
 from workflow_scripts.stages import audit_gold
 from workflow_scripts.study import load
 
@@ -193,7 +193,7 @@ def test_a_study_names_a_set_of_its_own(keys, columns, named, tmp_path):
     pq.write_table(pa.Table.from_pylist([row]), tmp_path / "x.parquet")
     mine = {"sets": {"mine": keys | {"grader": "math_answer"}}, "data_dir": str(tmp_path)}
     study = load(default | mine | {"evaluation": default["evaluation"] | {"benchmarks": ["mine"]}})
-    entry = settings.fetch_benchmark(study, "mine", tmp_path / "none.parquet")["set"]
+    entry = stage_settings.fetch_benchmark(study, "mine", tmp_path / "none.parquet")["set"]
     if named:
         assert entry["fields"] == named  # an id that is not named is no part of the key
     (found,) = fetched(entry, tmp_path)

@@ -8,7 +8,7 @@ import pytest
 from copies import STUDY
 from report_study import BENCHMARK
 
-from workflow_scripts import settings
+from workflow_scripts import stage_settings
 from workflow_scripts.figures import branches
 from workflow_scripts.figures.learning_curves import learning_curves_chart
 from workflow_scripts.figures.ratio_advantage import ratio_advantage_chart
@@ -39,11 +39,11 @@ def rings(layers: list[dict[str, Any]], value: str) -> list[tuple[str, float, fl
 
 def test_settings_name_branches_only_where_there_are_any() -> None:
     """Else a study without branches would lose its cache."""
-    assert settings.branches(load(STUDY)) == {"branches": BRANCHED}
-    assert settings.records(load(STUDY), 1)["branches"] == BRANCHED
+    assert stage_settings.branches(load(STUDY)) == {"branches": BRANCHED}
+    assert stage_settings.records(load(STUDY), 1)["branches"] == BRANCHED
     without = load(STUDY | {"arms": {name: arm for name, arm in STUDY["arms"].items() if name != "late"}})
-    assert settings.branches(without) == {}
-    assert "branches" not in settings.records(without, 1)
+    assert stage_settings.branches(without) == {}
+    assert "branches" not in stage_settings.records(without, 1)
 
 
 def scores() -> pd.DataFrame:

@@ -11,7 +11,9 @@ from pathlib import Path
 import pytest
 import yaml
 
-from workflow_scripts.commands import DEFAULT_STUDY, configuration, plan, progress, status
+from workflow_scripts.commands import plan, status
+from workflow_scripts.launch import progress
+from workflow_scripts.launch.study_file import DEFAULT_STUDY, configuration
 from workflow_scripts.study import Study, StudyFaults, load
 
 

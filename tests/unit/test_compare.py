@@ -14,8 +14,8 @@ from compare_calls import EXAMPLE, HEADER, big, entry, log, said, table
 
 from workflow_scripts import tables
 from workflow_scripts.commands.selftest import ALPHA, BASELINE, MARGIN, TREATMENT
+from workflow_scripts.job import Job
 from workflow_scripts.stages import estimate_effects, estimate_scores, measure_noise_floors
-from workflow_scripts.stages._command import Job
 from workflow_scripts.statistics.effects import NO_SPREAD
 
 ROOT = Path(__file__).resolve().parents[2]

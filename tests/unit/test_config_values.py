@@ -10,7 +10,7 @@ from snakemake.cli import parse_config
 from snakemake.utils import update_config
 from test_study import SMALL, STUDIES, faults, small
 
-from workflow_scripts import settings
+from workflow_scripts import stage_settings
 from workflow_scripts.study import load, trl_fields
 
 # field of TRL's GRPOConfig, as text, as a number or another value of YAML, what TRL gets
@@ -52,7 +52,7 @@ TRL_VALUES = [
 def keys(config: dict[str, Any]) -> set[str]:
     """What the cache keys of all runs have of the study's settings."""
     study = load(config)
-    return {settings.canonical(settings.train(study, arm, 0, 1)) for arm in study.arms}
+    return {stage_settings.canonical(stage_settings.train(study, arm, 0, 1)) for arm in study.arms}
 
 
 def as_text(value: Any) -> Any:

@@ -3,7 +3,7 @@
 import pytest
 
 from workflow_scripts.decontamination import overlap
-from workflow_scripts.stages import _findings, _warnings
+from workflow_scripts.report import findings, warnings
 
 
 def planted(kind: str, count: int, lost: int = 0) -> list[dict]:
@@ -14,8 +14,8 @@ def planted(kind: str, count: int, lost: int = 0) -> list[dict]:
 
 
 def check(rows: list[dict], problems: int) -> tuple[str, str]:
-    (row,) = _findings.contamination_checks(rows, {"mine": problems})
-    warned = any("mine" in line for line in _warnings.warnings([], [], [], [row]))
+    (row,) = findings.contamination_checks(rows, {"mine": problems})
+    warned = any("mine" in line for line in warnings.warnings([], [], [], [row]))
     assert warned is (row["verdict"] != "pass")
     return row["verdict"], row["message"]
 

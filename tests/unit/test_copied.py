@@ -4,11 +4,12 @@ import pytest
 import yaml
 from problem_files import real, stage_job
 
-from workflow_scripts import grading, settings, tables
+from workflow_scripts import grading, stage_settings, tables
 from workflow_scripts.benchmarks import sources
-from workflow_scripts.commands import DEFAULT_STUDY
-from workflow_scripts.grading import _copied
-from workflow_scripts.stages import _findings, _warnings, audit_gold, grade
+from workflow_scripts.grading.math_answer import copied
+from workflow_scripts.launch.study_file import DEFAULT_STUDY
+from workflow_scripts.report import findings, warnings
+from workflow_scripts.stages import audit_gold, grade
 from workflow_scripts.study import load
 
 QUESTION = (
@@ -19,11 +20,11 @@ QUESTION = (
 
 
 def test_the_expressions_of_a_question():
-    assert _copied.expressions(QUESTION) == [
+    assert copied.expressions(QUESTION) == [
         r"\frac68", "x^2", "3+4", r"\sqrt{50}", r"x = 3\cdot 2", "n", "1000", r"12^{\mathrm{th}}",
         r"\textbf{(A)}\ 12\qquad\textbf{(B)}\ \frac{1}{2}", "2&+2", "9",
     ]  # fmt: skip
-    assert _copied.expressions(r"It costs \$5 and \$10, $a$ and $a$.") == ["a"]
+    assert copied.expressions(r"It costs \$5 and \$10, $a$ and $a$.") == ["a"]
 
 
 COPIED = [  # answer, reference answer, whether it is a copy
@@ -51,7 +52,7 @@ COPIED = [  # answer, reference answer, whether it is a copy
 
 @pytest.mark.parametrize(("answer", "reference", "is_copy"), COPIED)
 def test_a_copy_is_an_expression_of_the_question_that_the_reference_is_not(answer, reference, is_copy):
-    assert _copied.copied(answer, reference, QUESTION) is is_copy
+    assert copied.copied(answer, reference, QUESTION) is is_copy
 
 
 def test_copies_are_refused_or_paid():
@@ -119,20 +120,20 @@ def test_the_audit_lists_what_a_copy_is_paid(said, paid, tmp_path):
     assert not any(row["dropped"] for row in rows)
     footer = tables.provenance(tmp_path / "audit.parquet")
     assert (footer["copies"], footer["copies_paid"]) == (2, sum(paid))
-    checks = [row for row in _findings.audit_checks([rows]) if row["check"] == "copied answers"]
+    checks = [row for row in findings.audit_checks([rows]) if row["check"] == "copied answers"]
     (message,) = [row["message"] for row in checks]
     assert message.startswith(f"mine: {sum(paid)} of 4 problems ({25 * sum(paid):.1f} %) pay an answer that copies")
     assert ("leaves 1 more unpaid" in message) is bool(said)
     assert [row["verdict"] for row in checks] == ["warn"]
-    assert any(line.startswith("Copied answers: mine") for line in _warnings.warnings([], [], [], checks))
+    assert any(line.startswith("Copied answers: mine") for line in warnings.warnings([], [], [], checks))
 
 
 def test_few_copies_are_no_warning():
     rows = [{**problem(n, "", ""), "status": "correct", "dropped": False, "reason": None, "copy": None,
              "copy_paid": None} for n in range(40)]  # fmt: skip
-    assert [row["check"] for row in _findings.audit_checks([rows])] == ["gold audit"]
+    assert [row["check"] for row in findings.audit_checks([rows])] == ["gold audit"]
     rows[0] |= {"copy": "x", "copy_paid": True}
-    assert [row["verdict"] for row in _findings.audit_checks([rows])] == ["pass", "pass"]
+    assert [row["verdict"] for row in findings.audit_checks([rows])] == ["pass", "pass"]
 
 
 def study(**change):
@@ -142,15 +143,15 @@ def study(**change):
 
 def test_the_key_reaches_training_and_grading_of_graders_that_know_copies():
     config = yaml.safe_load(DEFAULT_STUDY.read_text(encoding="utf-8"))
-    assert "copied" not in settings.train(study(), "gapo", 0, 1) | settings.audit_train_set(study(), 1)
+    assert "copied" not in stage_settings.train(study(), "gapo", 0, 1) | stage_settings.audit_train_set(study(), 1)
     math = {"training": config["training"] | {"reward": "math_answer"}}
-    assert settings.train(study(**math), "gapo", 0, 1)["copied"] == "refuse"
-    assert settings.audit_train_set(study(**math), 1)["copied"] == "refuse"
-    assert settings.rewards(study(**math), 1)["copied"] == dict.fromkeys(config["arms"], "refuse")
+    assert stage_settings.train(study(**math), "gapo", 0, 1)["copied"] == "refuse"
+    assert stage_settings.audit_train_set(study(**math), 1)["copied"] == "refuse"
+    assert stage_settings.rewards(study(**math), 1)["copied"] == dict.fromkeys(config["arms"], "refuse")
     pay = study(**math, grading={"copied": "pay"})
-    assert "copied" not in settings.train(pay, "gapo", 0, 1) | settings.audit_train_set(pay, 1) | settings.rewards(
+    assert "copied" not in stage_settings.train(pay, "gapo", 0, 1) | stage_settings.audit_train_set(
         pay, 1
-    )
+    ) | stage_settings.rewards(pay, 1)
 
 
 def test_grading_completions_refuses_copies(tmp_path):

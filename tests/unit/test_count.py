@@ -6,8 +6,9 @@ import pandas as pd
 import pytest
 
 from workflow_scripts import tables
+from workflow_scripts.errors import UserError
+from workflow_scripts.job import Job
 from workflow_scripts.stages import count
-from workflow_scripts.stages._command import Job, StageError
 
 SETTINGS = {
     "runs": {"gapo": [0, 1], "fixed": [0, 1]},
@@ -147,21 +148,21 @@ def test_equal_inputs_give_equal_bytes(study):
 
 def test_seeds_with_different_code_are_refused(study):
     checkpoints(study, "gapo", 1, code="other code")
-    with pytest.raises(StageError, match=r"gapo/seed-1/.* and .*gapo/seed-0/.* were trained with different code"):
+    with pytest.raises(UserError, match=r"gapo/seed-1/.* and .*gapo/seed-0/.* were trained with different code"):
         counted(study)
 
 
 def test_arms_with_different_libraries_are_refused(study):
     for seed in (0, 1):
         checkpoints(study, "fixed", seed, libraries={"torch": "2.14", "trl": "1.16"})
-    with pytest.raises(StageError, match=r"fixed/seed-0/.* and .*gapo/seed-0/.* different versions of torch"):
+    with pytest.raises(UserError, match=r"fixed/seed-0/.* and .*gapo/seed-0/.* different versions of torch"):
         counted(study)
 
 
 @pytest.mark.parametrize("missing", ["runs/gapo/seed-1/checkpoints.parquet", "evals/gapo/seed-1/two/samples.parquet"])
 def test_a_missing_run_is_named_or_left_out(study, missing):
     (study / missing).unlink()
-    with pytest.raises(StageError, match=f"{missing}: the file is missing"):
+    with pytest.raises(UserError, match=f"{missing}: the file is missing"):
         counted(study)
     counts = counted(study, allow_missing=True)
     gone = counts[(counts["arm"] == "gapo") & (counts["seed"] == 1) & (counts["benchmark"] == "two")]
@@ -171,22 +172,20 @@ def test_a_missing_run_is_named_or_left_out(study, missing):
 def test_nothing_to_count_is_said(study):
     for path in study.rglob("samples.parquet"):
         path.unlink()
-    with pytest.raises(StageError, match=r"no samples\.parquet of any run"):
+    with pytest.raises(UserError, match=r"no samples\.parquet of any run"):
         counted(study, allow_missing=True)
 
 
 def test_samples_of_another_run_are_refused(study):
     target = study / "evals/gapo/seed-1/one/samples.parquet"
     target.write_bytes((study / "evals/gapo/seed-0/one/samples.parquet").read_bytes())
-    with pytest.raises(
-        StageError, match=r"seed-1/one/samples\.parquet: holds samples of another run than gapo, seed 1"
-    ):
+    with pytest.raises(UserError, match=r"seed-1/one/samples\.parquet: holds samples of another run than gapo, seed 1"):
         counted(study)
 
 
 def test_different_numbers_of_samples_are_refused(study):
     write_samples(study, "fixed", 1, "two", number=4)
-    with pytest.raises(StageError, match="two: between 4 and 6 samples a problem"):
+    with pytest.raises(UserError, match="two: between 4 and 6 samples a problem"):
         counted(study)
 
 
@@ -209,5 +208,5 @@ def test_samples_drawn_otherwise_are_not_compared(study: Path) -> None:
             write_samples(study, "base", seed, benchmark, sampled={"benchmark": benchmark, "temperature": 1.0})
     counted(study)
     write_samples(study, "fixed", 1, "two", sampled={"benchmark": "two", "temperature": 0.5})
-    with pytest.raises(StageError, match=r"fixed/seed-1/two/samples.parquet and .* sampled with different temperature"):
+    with pytest.raises(UserError, match=r"fixed/seed-1/two/samples.parquet and .* sampled with different temperature"):
         counted(study)

@@ -17,8 +17,8 @@ from problem_files import fetched, own, questions, stage_job, written
 
 from workflow_scripts import benchmarks, grading, tables
 from workflow_scripts.benchmarks import sources, word_problems
+from workflow_scripts.errors import UserError
 from workflow_scripts.stages import fetch_benchmark, fetch_train_set
-from workflow_scripts.stages._command import StageError
 
 # --- problem sets
 
@@ -338,5 +338,5 @@ def test_fetch_stages_write_rows_and_their_source(tmp_path):
     fetch_train_set.main(stage_job(tmp_path, {"set": entry}, {}, "problems"))
     assert path.read_bytes() == first
     job = stage_job(tmp_path, {"set": own(tmp_path / "none.jsonl")}, {}, "problems", {"data_dir": str(tmp_path)})
-    with pytest.raises(StageError, match=r"none\.jsonl: no such file"):
+    with pytest.raises(UserError, match=r"none\.jsonl: no such file"):
         fetch_benchmark.main(job)

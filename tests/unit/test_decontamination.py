@@ -12,8 +12,9 @@ from workflow_scripts import benchmarks, tables
 from workflow_scripts.benchmarks import sources, word_problems
 from workflow_scripts.decontamination import controls, overlap
 from workflow_scripts.decontamination.normalise import tokens
+from workflow_scripts.errors import UserError
+from workflow_scripts.job import Job
 from workflow_scripts.stages import check_contamination, select_train
-from workflow_scripts.stages._command import Job, StageError
 
 
 def test_tokens():
@@ -271,7 +272,7 @@ def test_select_train_with_no_row_left_says_why(tmp_path):
         "audit": [tmp_path / "audit.parquet"],
         "contamination": [tmp_path / "contamination.parquet"],
     }
-    with pytest.raises(StageError, match="no train row is left of 5: 0 gold, 5 contaminated"):
+    with pytest.raises(UserError, match="no train row is left of 5: 0 gold, 5 contaminated"):
         select_train.main(select_job(tmp_path, False, inputs))
 
 
@@ -279,7 +280,7 @@ def test_a_control_that_is_not_caught_fails_the_stage(tmp_path, monkeypatch):
     holdout = table_of(tmp_path / "holdout.parquet", word_problems.generate("test", 20, 5), "held")
     monkeypatch.setattr(overlap, "_COVERAGE", 1.1)
     monkeypatch.setattr(overlap, "_SIMILARITY", 1.1)
-    with pytest.raises(StageError, match=r"held: the positive control failed: .* copies not found"):
+    with pytest.raises(UserError, match=r"held: the positive control failed: .* copies not found"):
         checked(tmp_path, holdout, holdout)
 
 

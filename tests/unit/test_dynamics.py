@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 from run_records import dynamics, mixed, reachability, record, write_run
 
-from workflow_scripts.stages import _warnings, summarise_dynamics
+from workflow_scripts.analysis.dynamics import read_rollouts
+from workflow_scripts.report import warnings
 from workflow_scripts.tables import TableError
 
 
@@ -93,7 +94,7 @@ def test_a_group_may_lie_across_two_parts_of_the_file(tmp_path: Path) -> None:
     """Parts of 16 384 rows: the group of rows 16 383 to 16 385 has two equal texts, one in each."""
     rows = [record(1, prompt, i, 0.0, 0.0, 0) for prompt in range(6000) for i in range(3)]
     write_run(tmp_path, "fixed", 0, rows, [], {(0, 5461, 0): "same", (0, 5461, 2): "same"})
-    found = summarise_dynamics.read_rollouts(str(tmp_path / "runs/fixed/seed-0/rollouts.parquet"))
+    found = read_rollouts(str(tmp_path / "runs/fixed/seed-0/rollouts.parquet"))
     assert found["text"].sum() == 18000
     assert found.loc[found["identical"], ["prompt_position", "rollout"]].to_numpy().tolist() == [[5461, 0], [5461, 2]]
 
@@ -155,11 +156,11 @@ def test_a_collapsed_run_is_told_from_a_healthy_one(
     row = reachability(tmp_path, {"fixed": [3]})["fixed", "collapse"]
     if said:
         assert (row["verdict"], row["value"], row["message"]) == ("warn", 1.0, f"seed 3 collapsed: {said}")
-        (warning,) = _warnings.warnings([], [], [row], [])
+        (warning,) = warnings.warnings([], [], [row], [])
         assert warning.startswith(f"fixed seed 3 collapsed: {said}. A run that collapsed counts")
     else:
         assert (row["verdict"], row["value"]) == ("pass", 0.0)
-        assert _warnings.warnings([], [], [row], []) == []
+        assert warnings.warnings([], [], [row], []) == []
 
 
 def test_every_collapsed_seed_is_named_and_a_healthy_one_is_not(tmp_path: Path) -> None:

@@ -1,9 +1,9 @@
 """Every figure on every kind of study: drawn or a notice that says why, never blank, small, of what was measured."""
 
-import importlib
 import json
 import re
 from collections.abc import Callable
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +27,8 @@ from workflow_scripts.figures.policies import decisive_tokens_chart, quadrants_c
 from workflow_scripts.figures.problems import coverage_chart, difficulty_chart, solve_rates, solve_rates_chart
 from workflow_scripts.figures.ratio_advantage import ratio_advantage_chart
 from workflow_scripts.figures.training_course import training_course_chart
-from workflow_scripts.stages._command import Job
+from workflow_scripts.job import Job
+from workflow_scripts.stages import plot
 from workflow_scripts.stages.tabulate_objectives import gradient_weights, tabulate
 
 Tables = dict[str, pd.DataFrame]
@@ -209,7 +210,7 @@ def test_gradient_weights_are_those_of_the_papers() -> None:
 
 
 def test_a_policy_that_fails_leaves_its_reason_and_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
-    bounds = importlib.import_module("workflow_scripts.objectives.bounds")
+    bounds = import_module("workflow_scripts.objectives.bounds")
     monkeypatch.setattr(bounds, "broken", lambda group: 1 / 0, raising=False)
     broken = {"ratio": "sequence", "surrogate": "clipped", "bounds": "broken"}
     rows = tabulate({"broken": broken, "gapo": GAPO}, {"broken": 8, "gapo": 8})
@@ -225,7 +226,7 @@ def test_a_policy_that_fails_leaves_its_reason_and_the_others(monkeypatch: pytes
 def test_a_gradient_weight_is_that_of_a_finite_difference() -> None:
     """Autograd and the loss's own values agree, away from the bounds."""
     rows = tabulate({"sapo": OBJECTIVES["sapo"]}, {"sapo": 4}).assign(advantage=lambda one: one["positive"] * 2.0 - 1)
-    gate = importlib.import_module("workflow_scripts.objectives.surrogate").sapo
+    gate = import_module("workflow_scripts.objectives.surrogate").sapo
     import torch
 
     at = torch.tensor(rows["log_ratio"].to_numpy(dtype=float)).view(-1, 1)
@@ -320,32 +321,22 @@ def test_the_html_is_inert_follows_the_theme_and_needs_nothing(tmp_path: Path) -
         assert not re.search(r"<(script|link)[^>]+(src|href)=", page)
 
 
-STAGES = {
-    "problems": ("difficulty", "counts", "coverage"),
-    "dynamics": ("dynamics",),
-    "policies": ("policies",),
-    "costs": ("power", "runs"),
-    "objectives": ("objectives",),
-}
+OPTIONS = {"arms": ARMS, "baseline": "fixed", "branched": None, "margin": 0.05, "pass_at": 1}
 
 
-@pytest.mark.parametrize("name", STAGES)
-def test_a_stage_draws_its_figures_and_names_the_arms_that_lack_runs(name: str, tmp_path: Path) -> None:
-    made = Made(ARMS, 2)
-    inputs, found = {}, made.tables()
-    for table in STAGES[name]:
-        path = str(tmp_path / f"{table}.parquet")
-        kind = getattr(tables, table.upper())
+@pytest.mark.parametrize("figure", catalogue.FIGURES, ids=lambda figure: figure.name)
+def test_the_stage_draws_each_figure_and_names_the_arms_that_lack_runs(
+    figure: catalogue.Figure, tmp_path: Path
+) -> None:
+    inputs, found = {}, Made(ARMS, 2).tables()
+    for table in figure.read:
+        path, kind = str(tmp_path / f"{table}.parquet"), getattr(tables, table.upper())
         tables.write(path, kind, pa.Table.from_pandas(found[table], tables.schema(kind), preserve_index=False), {})
         inputs[table] = [path]
-    figures = [figure.name for figure in catalogue.FIGURES if set(figure.tables) <= set(STAGES[name])]
-    outputs = {figure: [str(tmp_path / f"{figure}.{kind}") for kind in ("html", "svg")] for figure in figures}
-    declared = {"fixed": [0, 1], "gapo": [0, 1], "wide": [0, 1, 2]}
-    settings = {"arms": ARMS, "endpoint": {"pass_at": 1}, "margin": 0.05, "declared": declared}
-    stage = importlib.import_module(f"workflow_scripts.stages.plot_{name}")
-    stage.main(Job(settings, {}, "", tmp_path, inputs, outputs, ()))
-    for figure in figures:
-        svg = Path(outputs[figure][1]).read_text(encoding="utf-8")
-        assert MARKS.search(svg)
-        assert Path(outputs[figure][0]).stat().st_size > 800_000
-        assert ("Runs are missing: wide 2 of 3." in svg) == (name != "objectives")  # which are no matter of runs
+    html, svg = (str(tmp_path / f"{figure.name}.{kind}") for kind in ("html", "svg"))
+    settings = figure.settings(OPTIONS, {"fixed": [0, 1], "gapo": [0, 1], "wide": [0, 1, 2]})
+    plot.main(Job(settings, {}, "", tmp_path, inputs, {"figure": [html, svg]}, ()))
+    drawn = Path(svg).read_text(encoding="utf-8")
+    assert MARKS.search(drawn)
+    assert Path(html).stat().st_size > 800_000
+    assert ("Runs are missing: wide 2 of 3." in drawn) == (figure.runs_of is not None)

@@ -20,7 +20,7 @@ import torch
 from training_run import PPO, ROLLOUT, Run, half_right
 from transformers import GPT2Config, GPT2LMHeadModel, PreTrainedTokenizerBase
 
-from workflow_scripts.training import warm_start
+from workflow_scripts.models import warm_start
 from workflow_scripts.training.log_probs import with_positions
 from workflow_scripts.training.processes import launch
 

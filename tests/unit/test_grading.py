@@ -17,9 +17,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from workflow_scripts import grading, tables
+from workflow_scripts.errors import UserError
 from workflow_scripts.grading import exact_answer
+from workflow_scripts.job import Job
 from workflow_scripts.stages import audit_gold, grade
-from workflow_scripts.stages._command import Job, StageError
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "verdicts.json"
 exact = grading.grader("exact_answer")
@@ -202,7 +203,7 @@ def test_grade_names_a_problem_that_is_not_in_the_holdout(tmp_path):
     holdout, made = tmp_path / "holdout.parquet", tmp_path / "completions.parquet"
     tables.write(holdout, tables.PROBLEMS, [problem(1, "34")], {})
     tables.write(made, tables.COMPLETIONS, completions("#### 34", problem_id="f" * 16), DRAWN)
-    with pytest.raises(StageError, match=f"problem {'f' * 16} is not in"):
+    with pytest.raises(UserError, match=f"problem {'f' * 16} is not in"):
         grade.main(job(tmp_path, GRADED, {"completions": made, "holdout": holdout}, "samples"))
 
 
@@ -212,6 +213,6 @@ def test_grade_refuses_completions_that_were_drawn_in_another_way(tmp_path, othe
     holdout, made = tmp_path / "holdout.parquet", tmp_path / "completions.parquet"
     tables.write(holdout, tables.PROBLEMS, [problem(1, "34")], {})
     tables.write(made, tables.COMPLETIONS, completions("#### 34"), DRAWN | other)
-    with pytest.raises(StageError, match=r"completions.parquet: drawn with other settings .*; delete it to draw again"):
+    with pytest.raises(UserError, match=r"completions.parquet: drawn with other settings .*; delete it to draw again"):
         grade.main(job(tmp_path, GRADED, {"completions": made, "holdout": holdout}, "samples"))
     assert not (tmp_path / "samples.parquet").exists()

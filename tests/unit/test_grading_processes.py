@@ -15,9 +15,9 @@ from problem_files import stage_job
 from test_math_grading import ENDLESS, SLOW, boxed, problem, status
 
 from workflow_scripts import grading, tables
+from workflow_scripts.errors import UserError
 from workflow_scripts.grading import _pool, _server, math_answer
 from workflow_scripts.stages import audit_gold, grade
-from workflow_scripts.stages._command import StageError
 
 
 @pytest.fixture(scope="module")
@@ -179,22 +179,22 @@ def test_the_stages_say_in_one_line_that_the_grader_cannot_work(tmp_path, client
            "completion": "\\boxed{x}", "completion_tokens": 9, "truncated": False}  # fmt: skip
     tables.write(made, tables.COMPLETIONS, [row], {"settings": {}, "code": "c"})
     files = {"completions": [made], "holdout": [holdout]}
-    with pytest.raises(StageError, match="ended twice"):
+    with pytest.raises(UserError, match="ended twice"):
         asked = {"grader": "math_answer", "sampled": {}, "sampling_code": "c"}
         grade.main(stage_job(tmp_path, asked, files, "samples"))
-    with pytest.raises(StageError, match="ended twice"):
+    with pytest.raises(UserError, match="ended twice"):
         audit_gold.main(stage_job(tmp_path, {"grader": "math_answer"}, {"problems": [holdout]}, "audit"))
 
 
 def test_the_training_reward_is_the_same_function(client):
-    from workflow_scripts.stages.train import _grader
+    from workflow_scripts.training.run import grader
     from workflow_scripts.training.scored import Scored
     from workflow_scripts.training.trainer import Trainer
 
     trainer = SimpleNamespace()
 
     def rewards(*said: str, question: str = "", refuse: bool = True) -> list[float]:
-        trainer.grade = _grader("math_answer", grading.version("math_answer"), refuse)
+        trainer.grade = grader("math_answer", grading.version("math_answer"), refuse)
         ids = [[5, 0 if text.endswith("}") else 7] for text in said]
         trainer._scored = Scored.of(list(said), [""] * len(said), ids, {0}, None)
         gold = ["\\frac{1}{2}"] * len(said)

@@ -16,7 +16,8 @@ from hypothesis import strategies as st
 from problem_files import real, stage_job
 
 from workflow_scripts import grading, tables
-from workflow_scripts.grading import _latex, _place, _pool, _server, math_answer
+from workflow_scripts.grading import _pool, _server, math_answer
+from workflow_scripts.grading._answer_text import latex, place
 from workflow_scripts.stages import audit_gold
 
 GOLDEN = tomllib.loads((Path(__file__).parents[1] / "golden" / "math_answers.toml").read_text(encoding="utf-8"))
@@ -70,11 +71,11 @@ spelled_numbers = st.one_of(
 @settings(max_examples=200, deadline=None)
 def test_the_fast_path_agrees_with_the_slow_one_on_all_it_accepts(said, gold, same):
     gold = said if same else gold
-    numbers = _latex.plain_number(said), _latex.plain_number(gold)
+    numbers = latex.plain_number(said), latex.plain_number(gold)
     if None in numbers:
         return
     fast = math_answer.grade(f"\\boxed{{{said}}}", gold, False)
-    slow = _server.compare(_latex.tidy(said) or "", _latex.tidy(gold) or "")
+    slow = _server.compare(latex.tidy(said) or "", latex.tidy(gold) or "")
     assert (fast.status, fast.answer) == slow
 
 
@@ -178,7 +179,7 @@ def reference_answers(name: str) -> list[str]:
     if name.startswith("olympiadbench"):
         return [", ".join(row["final_answer"]) for row in rows]
     if name.startswith("minerva"):
-        return [_place.last_box(row["solution"]) or "" for row in rows]
+        return [place.last_box(row["solution"]) or "" for row in rows]
     return [str(row["answer"]) for row in rows]
 
 
@@ -217,7 +218,7 @@ def test_no_reference_answer_of_math500_is_paid_for_another():
     verdicts = grading.grade_many("math_answer", rows)
     assert {verdict.status for verdict in verdicts} <= {"correct", "wrong"}
     paid = [row for row, verdict in zip(rows, verdicts, strict=True) if verdict.status == "correct"]
-    unjustified = [row for row in paid if bare(_place.last_box(row[0])) != bare(row[1])]
+    unjustified = [row for row in paid if bare(place.last_box(row[0])) != bare(row[1])]
     assert len(paid) >= 10 and not unjustified
 
 

@@ -9,9 +9,10 @@ from test_records_tables import job, mixed, write_run
 from test_report import FIGURES, draw, effect, page, text, warnings
 
 from workflow_scripts import tables
-from workflow_scripts.commands.progress import read_runs
 from workflow_scripts.commands.status import cell
-from workflow_scripts.stages import _findings, list_runs
+from workflow_scripts.launch.progress import read_runs
+from workflow_scripts.report import findings
+from workflow_scripts.stages import list_runs
 from workflow_scripts.training.finished import HANDED_OUT
 
 NOT_FINITE = "the importance ratio is not finite at step 3: rollout 1 of prompt 0 in batch 0"
@@ -114,7 +115,7 @@ def test_a_sensitivity_arm_fails_where_it_was_judged(
     tmp_path: Path, verdict: str, state: str | None, said: bool
 ) -> None:
     rows = [effect("gapo", 0.2, 0.1, 0.3, "better"), effect("slow", -0.01, -0.03, 0.01, verdict)]
-    (check,) = _findings.control_checks(rows[1:])
+    (check,) = findings.control_checks(rows[1:])
     assert check["verdict"] == state
     runs = contents()["runs"]
     runs[0] |= {"status": "missing", "reason": "no checkpoints.parquet"}

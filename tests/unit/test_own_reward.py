@@ -6,11 +6,12 @@ from typing import Any
 import pytest
 from test_study import small
 
-from workflow_scripts import settings
-from workflow_scripts.commands import DEFAULT_STUDY, configuration, preflight
-from workflow_scripts.stages import train
-from workflow_scripts.stages._command import StageError
+from workflow_scripts import stage_settings
+from workflow_scripts.errors import UserError
+from workflow_scripts.launch import sources
+from workflow_scripts.launch.study_file import DEFAULT_STUDY, configuration
 from workflow_scripts.study import Study, StudyFaults, load
+from workflow_scripts.training.run import user_reward
 
 
 def study(reward: str, **changes: Any) -> Study:
@@ -43,7 +44,7 @@ NOWHERE = "in the working directory or the installed packages"
     ],
 )
 def test_what_jobs_will_not_find_is_said_before_the_first(here: Path, reward: str, said: str | None) -> None:
-    assert preflight.reward_faults(study(reward)) == ([f"training.reward: {reward!r}: {said}"] if said else [])
+    assert sources.reward_faults(study(reward)) == ([f"training.reward: {reward!r}: {said}"] if said else [])
 
 
 def test_the_default_study_asks_for_the_threshold_of_a_reward_from_the_command_line() -> None:
@@ -53,7 +54,7 @@ def test_the_default_study_asks_for_the_threshold_of_a_reward_from_the_command_l
 
 def test_comments_of_a_reward_train_nothing_again_and_its_code_does(here: Path) -> None:
     def source() -> Any:
-        return settings.train(study("own_rewards:short"), "gapo", 0, 1)["reward_source"]
+        return stage_settings.train(study("own_rewards:short"), "gapo", 0, 1)["reward_source"]
 
     first, path = source(), here / "own_rewards.py"
     path.write_text("# why\n" + path.read_text().replace("    return", '    """What."""\n    return'))
@@ -62,7 +63,9 @@ def test_comments_of_a_reward_train_nothing_again_and_its_code_does(here: Path) 
     assert source() != first
     path.write_text("def short(:\n")
     assert source() not in (None, first)
-    assert settings._reward_source("broken.inner:number") and settings._reward_source("nowhere:short") is None
+    assert (
+        stage_settings._reward_source("broken.inner:number") and stage_settings._reward_source("nowhere:short") is None
+    )
 
 
 @pytest.mark.parametrize(
@@ -74,6 +77,6 @@ def test_comments_of_a_reward_train_nothing_again_and_its_code_does(here: Path) 
     ],
 )
 def test_a_module_that_fails_is_one_line(here: Path, reward: str, said: str) -> None:
-    with pytest.raises(StageError) as caught:
-        train._user_reward(reward)
+    with pytest.raises(UserError) as caught:
+        user_reward(reward)
     assert str(caught.value) == said

@@ -13,8 +13,9 @@ from hypothesis import settings as settings_of_hypothesis
 from hypothesis import strategies as st
 from large_study import arms_of, large, settings
 
-from workflow_scripts import settings as of
-from workflow_scripts.stages import _compared, _grids, _visible, report
+from workflow_scripts import stage_settings
+from workflow_scripts.report import compared, grids, visible
+from workflow_scripts.stages import report
 from workflow_scripts.study import load
 
 TURNS = "\u202eturned\u2066 \x07"  # an override of direction, an isolate never closed, a bell
@@ -29,8 +30,8 @@ def default(repository: Path) -> dict[str, Any]:
 
 def differences(study: dict[str, Any], **arms: dict[str, Any]) -> dict[str, str]:
     """arm -> in what it differs from the baseline, in words, as the report stage is told."""
-    told = json.loads(of.canonical(of.report(load(study | {"arms": study["arms"] | arms}))))
-    return {row["arm"]: row["differs"] for row in _compared.arms(told)}
+    told = json.loads(stage_settings.canonical(stage_settings.report(load(study | {"arms": study["arms"] | arms}))))
+    return {row["arm"]: row["differs"] for row in compared.arms(told)}
 
 
 def test_each_arm_is_told_by_what_differs_from_the_baseline(default: dict[str, Any]) -> None:
@@ -58,7 +59,7 @@ def test_each_arm_is_told_by_what_differs_from_the_baseline(default: dict[str, A
 
 
 def test_the_page_and_the_summary_say_what_was_compared(tmp_path: Path, default: dict[str, Any]) -> None:
-    told = json.loads(of.canonical(of.report(load(default))))
+    told = json.loads(stage_settings.canonical(stage_settings.report(load(default))))
     rows = report_study.contents()
     rows["runs"] = [row | {"train_problems": 3772} for row in rows["runs"]]
     job = report_study.write(tmp_path, rows, told, {})
@@ -129,10 +130,10 @@ def test_acting_characters_of_the_study_are_named_everywhere(tmp_path: Path) -> 
 
 
 def test_the_same_characters_are_named_in_completions() -> None:
-    script = (Path(_visible.__file__).parent / "_page" / "examples.js").read_text(encoding="utf-8")
+    script = (Path(visible.__file__).parent / "_page" / "examples.js").read_text(encoding="utf-8")
     named = re.search(r"text\.replace\(/\[(.*?)\]/g", script).group(1)  # type: ignore[union-attr]
     every = "".join(map(chr, range(0x10000)))
-    assert re.findall(f"[{named}]", every) == re.findall(_visible._ACTING, every)
+    assert re.findall(f"[{named}]", every) == re.findall(visible._ACTING, every)
 
 
 @pytest.mark.parametrize(
@@ -144,18 +145,18 @@ def test_the_same_characters_are_named_in_completions() -> None:
     ],
 )
 def test_shares_of_a_column_have_the_same_digits(values: list[float | None], said: list[str]) -> None:
-    assert _grids.shares(values) == said
+    assert grids.shares(values) == said
 
 
 @given(st.sets(st.integers(0, 40)))
 @settings_of_hypothesis(max_examples=60, deadline=None)
 def test_seeds_in_words_are_those_seeds(seeds: set[int]) -> None:
-    parts = [list(map(int, part.split("–"))) for part in _compared.seeds_of(list(seeds)).split(", ") if part]
+    parts = [list(map(int, part.split("–"))) for part in compared.seeds_of(list(seeds)).split(", ") if part]
     assert [seed for part in parts for seed in range(part[0], part[-1] + 1)] == sorted(seeds)
 
 
 def test_controls_are_no_primary_comparison() -> None:
-    grid = _grids.effects([{**row, "mde80": None, "seeds_needed": None, "p": None, "p_holm": None}
+    grid = grids.effects([{**row, "mde80": None, "seeds_needed": None, "p": None, "p_holm": None}
                            for row in (base | {"reason": None} for base in report_study.EFFECTS)])  # fmt: skip
     place = list(grid.columns).index("endpoint")
     assert [row[place].text for row in grid.rows] == ["primary", "primary", "control", "control"]

@@ -8,7 +8,7 @@ import torch
 import yaml
 from copies import REPOSITORY
 
-from workflow_scripts import settings
+from workflow_scripts import stage_settings
 from workflow_scripts.objectives import bounds
 from workflow_scripts.study import Study, load
 
@@ -133,12 +133,12 @@ def test_settings_are_those_of_the_paper(name: str) -> None:
 
 def test_lengths_and_what_is_drawn_from_reach_the_jobs_of_these_studies_alone() -> None:
     found = {name: study(name) for name in ARMS}
-    rollouts = {name: settings.train(s, s.baseline, 0, 1)["rollout"] for name, s in found.items()}
+    rollouts = {name: stage_settings.train(s, s.baseline, 0, 1)["rollout"] for name, s in found.items()}
     most = {name: rollout["max_prompt"] + rollout["max_completion"] for name, rollout in rollouts.items()
             if "max_prompt" in rollout}  # fmt: skip
     assert most == dict.fromkeys(("gapo-qwen-math", "gapo-ablations", "gapo-intervention"), 4096)  # all the model takes
-    assert {name for name in found if "max_prompt" in settings.report(found[name])} == most.keys()
-    sampled = {name: settings.sample_base(s, 0, "aime24") for name, s in found.items()}
+    assert {name for name in found if "max_prompt" in stage_settings.report(found[name])} == most.keys()
+    sampled = {name: stage_settings.sample_base(s, 0, "aime24") for name, s in found.items()}
     assert {name: s["top_k"] for name, s in sampled.items() if "top_k" in s} == {"abc-grpo-1.7b": 20}
     assert not any("top_k" in rollout for rollout in rollouts.values())
 
@@ -175,9 +175,12 @@ def test_evaluation_may_ask_in_another_way_than_training() -> None:
 
     def found(family: str | None) -> tuple[Any, ...]:
         study = load({**keys, "evaluation": {**keys["evaluation"], "prompt_family": family}})
-        sampled = [settings.sample_base(study, 0, "amc23"), settings.sample_checkpoints(study, "grpo", 0, "amc23")]
-        trained = (settings.train(study, "grpo", 0, 1), settings.train_roots(study, "grpo"))
-        return trained, sampled, settings.prompt_root(study), settings.fits(study)["prompt_family"]
+        sampled = [
+            stage_settings.sample_base(study, 0, "amc23"),
+            stage_settings.sample_checkpoints(study, "grpo", 0, "amc23"),
+        ]
+        trained = (stage_settings.train(study, "grpo", 0, 1), stage_settings.train_roots(study, "grpo"))
+        return trained, sampled, stage_settings.prompt_root(study), stage_settings.fits(study)["prompt_family"]
 
     trained, sampled, root, fits = found("qwen-math")
     assert [part["model"].pop("prompt_family") for part in sampled] == ["qwen-math"] * 2

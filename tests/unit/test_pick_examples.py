@@ -9,8 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from workflow_scripts import tables
+from workflow_scripts.analysis import examples
+from workflow_scripts.job import Job
 from workflow_scripts.stages import pick_examples
-from workflow_scripts.stages._command import Job
 
 BENCHMARK, OTHER = "word_problems_test", "other"
 ARMS = ["fixed", "gapo"]
@@ -90,7 +91,7 @@ def test_texts_that_are_gone_or_of_another_making_are_not_shown(tmp_path: Path) 
     tables.write(last, tables.COMPLETIONS, other, {})
     rows = picked(job)
     gone = [row for row in rows if row["arm"] == "gapo" or (row["arm"], row["problem_id"]) == ("fixed", "p1")]
-    assert {(row["sample"], row["reason"]) for row in gone} == {(None, pick_examples.NOT_KEPT)}
+    assert {(row["sample"], row["reason"]) for row in gone} == {(None, examples.NOT_KEPT)}
     assert {row["correct"] for row in gone if row["problem_id"] == "p1"} == {0, 8}  # counts stay
     made = tables.provenance(job.output("examples"))["inputs"]
     assert made == tables.inputs_digest([job.input("counts"), job.input("holdout")], tmp_path)  # what `adopt` looks for
@@ -119,7 +120,7 @@ def test_the_choice_is_bounded_and_takes_the_largest_differences(data: st.DataOb
     names = ["fixed", *(f"a{n}" for n in range(arms))]
     rates = {b: {name: np.array(data.draw(rate)) for name in names} for b in (BENCHMARK, OTHER)}
     most, at_random = data.draw(st.integers(0, 8)), data.draw(st.integers(1, 6))
-    found = pick_examples.choose(rates, "fixed", most, at_random)
+    found = examples.choose(rates, "fixed", most, at_random)
     differing = [key for key, why in found.items() if why == "difference"]
     assert len(differing) <= most
     assert len(found) - len(differing) <= max(2, at_random)
@@ -129,4 +130,4 @@ def test_the_choice_is_bounded_and_takes_the_largest_differences(data: st.DataOb
     assert all(gaps[key] > 0 for key in differing)
     if differing:
         assert max(gaps[key] for key in differing) == max(gaps.values())
-    assert found == pick_examples.choose(dict(rates), "fixed", most, at_random)
+    assert found == examples.choose(dict(rates), "fixed", most, at_random)

@@ -14,10 +14,11 @@ import pytest
 import yaml
 from huggingface_hub import constants
 
-from workflow_scripts import settings as of
-from workflow_scripts import tables
+from workflow_scripts import stage_settings, tables
 from workflow_scripts.benchmarks import word_problems
-from workflow_scripts.commands import DEFAULT_STUDY, cost, disk, plan, preflight, progress
+from workflow_scripts.commands import plan
+from workflow_scripts.launch import cost, disk, progress, sources
+from workflow_scripts.launch.study_file import DEFAULT_STUDY
 from workflow_scripts.study import Study, load
 
 REVISION = "a" * 40
@@ -96,7 +97,7 @@ def of_hub(name: str, revision: str = REVISION) -> Study:
     ],
 )
 def test_what_the_hub_answers(name: str, revision: str, said: str | None, hub: type[Hub], tmp_path: Path) -> None:
-    lines = preflight.missing_sources(of_hub(name, revision), tmp_path)
+    lines = sources.missing_sources(of_hub(name, revision), tmp_path)
     if said is None:
         assert lines == []
     else:
@@ -119,7 +120,7 @@ def test_what_the_hub_answers_of_a_data_set(
 ) -> None:
     mine = {"source": "hub", "path": name, "revision": revision, "grader": "exact_answer"}
     data = {"train": {"benchmark": "mine"}, "decontaminate_against": []}
-    lines = preflight.missing_sources(study(sets={"mine": mine}, data=data), tmp_path)
+    lines = sources.missing_sources(study(sets={"mine": mine}, data=data), tmp_path)
     if said is None:
         assert lines == []
     else:
@@ -131,7 +132,7 @@ def test_without_a_hub_each_source_has_its_line(
     monkeypatch: pytest.MonkeyPatch, hub: type[Hub], tmp_path: Path
 ) -> None:
     monkeypatch.setenv("HF_ENDPOINT", "http://127.0.0.1:9")
-    lines = preflight.missing_sources(study(RECIPE), tmp_path)
+    lines = sources.missing_sources(study(RECIPE), tmp_path)
     assert [line.partition(":")[0] for line in lines] == ["gsm8k_train", "gsm8k_test", "model.name"]
     for line in lines:
         assert "http://127.0.0.1:9 does not answer" in line
@@ -141,7 +142,7 @@ def test_without_a_hub_each_source_has_its_line(
 
 def test_offline_asks_nobody(monkeypatch: pytest.MonkeyPatch, hub: type[Hub], tmp_path: Path) -> None:
     monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
-    (line,) = preflight.missing_sources(of_hub("owner/open"), tmp_path)
+    (line,) = sources.missing_sources(of_hub("owner/open"), tmp_path)
     assert "HF_HUB_OFFLINE is set" in line
     assert not hub.asked
 
@@ -155,7 +156,7 @@ def snapshot(cache: Path, folder: Path) -> None:
 @pytest.fixture(scope="module")
 def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A small whole model in a folder."""
-    from workflow_scripts.training import warm_start
+    from workflow_scripts.models import warm_start
 
     folder = tmp_path_factory.mktemp("model")
     tokenizer = warm_start.word_tokenizer(word_problems.vocabulary())
@@ -166,7 +167,7 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_a_whole_snapshot_in_the_cache_needs_no_hub(hub: type[Hub], model: Path, tmp_path: Path) -> None:
     snapshot(tmp_path / "cache", model)
-    assert preflight.missing_sources(of_hub("owner/open"), tmp_path) == []
+    assert sources.missing_sources(of_hub("owner/open"), tmp_path) == []
     assert not hub.asked
 
 
@@ -175,18 +176,18 @@ def test_half_a_snapshot_is_not_enough(
 ) -> None:
     snapshot(tmp_path / "cache", model)
     next((tmp_path / "cache").rglob("model.safetensors")).unlink()
-    assert preflight.missing_sources(of_hub("owner/open"), tmp_path) == []  # the rest can be fetched
+    assert sources.missing_sources(of_hub("owner/open"), tmp_path) == []  # the rest can be fetched
     monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
-    (line,) = preflight.missing_sources(of_hub("owner/open"), tmp_path)
+    (line,) = sources.missing_sources(of_hub("owner/open"), tmp_path)
     assert f"{REVISION} has no model.safetensors" in line
 
 
 def test_what_is_made_already_is_not_looked_for(hub: type[Hub], tmp_path: Path) -> None:
     made = of_hub("owner/typo")
     manifest = tmp_path / "base" / "manifest.parquet"
-    tables.write(manifest, tables.MANIFEST, [], {"settings": of.prepare_base(made)})
-    assert preflight.missing_sources(made, tmp_path) == []
-    assert len(preflight.missing_sources(of_hub("owner/typo", "b" * 40), tmp_path)) == 1
+    tables.write(manifest, tables.MANIFEST, [], {"settings": stage_settings.prepare_base(made)})
+    assert sources.missing_sources(made, tmp_path) == []
+    assert len(sources.missing_sources(of_hub("owner/typo", "b" * 40), tmp_path)) == 1
 
 
 def test_rows_in_the_cache_count_at_their_own_revision(
@@ -196,19 +197,19 @@ def test_rows_in_the_cache_count_at_their_own_revision(
 
     monkeypatch.setattr(config, "HF_DATASETS_CACHE", str(tmp_path / "rows"))
     recipe = study(RECIPE, model={"source": "embedded"})
-    pinned = preflight.missing_sources(recipe, tmp_path)
+    pinned = sources.missing_sources(recipe, tmp_path)
     assert [line.partition(":")[0] for line in pinned] == ["gsm8k_train", "gsm8k_test"]
     assert all("no such dataset" in line for line in pinned)
-    revision = of.problem_set(recipe, "gsm8k_test", tmp_path)["revision"]
+    revision = stage_settings.problem_set(recipe, "gsm8k_test", tmp_path)["revision"]
     for kept, lines in (("0" * 40, pinned), (revision, [])):
         place = tmp_path / "rows" / "openai___gsm8k" / "main" / "0.0.0" / kept
         place.mkdir(parents=True)
         (place / "dataset_info.json").write_text("{}")
-        assert preflight.missing_sources(recipe, tmp_path) == lines
+        assert sources.missing_sources(recipe, tmp_path) == lines
 
 
 def test_a_study_without_the_hub_asks_nobody(hub: type[Hub], tmp_path: Path) -> None:
-    assert preflight.missing_sources(study(), tmp_path) == []
+    assert sources.missing_sources(study(), tmp_path) == []
     assert not hub.asked
 
 
@@ -216,9 +217,9 @@ def test_a_bad_local_model_is_named_before_anything_runs(model: Path, tmp_path: 
     folder = tmp_path / "model"
     shutil.copytree(model, folder)
     local = study(model={"source": "local", "name": str(folder)})
-    assert preflight.missing_sources(local, tmp_path) == []
+    assert sources.missing_sources(local, tmp_path) == []
     (folder / "model.safetensors").unlink()
-    assert preflight.missing_sources(local, tmp_path) == [f"model.name: {folder}: has no model.safetensors"]
+    assert sources.missing_sources(local, tmp_path) == [f"model.name: {folder}: has no model.safetensors"]
 
 
 def runs_of(of_study: Study, root: Path) -> list[progress.Run]:
@@ -234,17 +235,17 @@ def test_sizes_are_those_of_the_files(dtype: str, model: Path, tmp_path: Path) -
     from peft import get_peft_model
     from transformers import AutoModelForCausalLM
 
-    from workflow_scripts.training import models
+    from workflow_scripts.models import weights
 
     adapter = {"rank": 4, "alpha": 8, "targets": "all-linear"}
     loaded = AutoModelForCausalLM.from_pretrained(model, dtype=getattr(torch, dtype))
-    models.save_checkpoint(loaded, tmp_path / "whole")
+    weights.save_checkpoint(loaded, tmp_path / "whole")
     again = AutoModelForCausalLM.from_pretrained(model, dtype=getattr(torch, dtype))
-    models.save_checkpoint(get_peft_model(again, models.lora(adapter)), tmp_path / "adapter")
+    weights.save_checkpoint(get_peft_model(again, weights.lora(adapter)), tmp_path / "adapter")
     whole, trained = disk.weight_bytes(model, {}, dtype, adapter)
     assert whole == pytest.approx((tmp_path / "whole" / "model.safetensors").stat().st_size, rel=0.02)
     assert trained == pytest.approx((tmp_path / "adapter" / "adapter_model.safetensors").stat().st_size, rel=0.02)
-    models.save_checkpoint(loaded.float(), tmp_path / "trained")  # what training without an adapter does
+    weights.save_checkpoint(loaded.float(), tmp_path / "trained")  # what training without an adapter does
     assert disk.weight_bytes(model, {}, dtype, None)[1] == pytest.approx(
         (tmp_path / "trained" / "model.safetensors").stat().st_size, rel=0.02
     )

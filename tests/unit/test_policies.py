@@ -12,10 +12,10 @@ import yaml
 from test_records_tables import record, write_run
 from training_run import PPO, Run
 
-from workflow_scripts import settings as of
-from workflow_scripts import tables
+from workflow_scripts import stage_settings, tables
+from workflow_scripts.analysis import policies as policies_of
+from workflow_scripts.job import Job
 from workflow_scripts.stages import ask_policies
-from workflow_scripts.stages._command import Job
 from workflow_scripts.study import load
 
 ROOT = Path(__file__).parents[2]
@@ -48,10 +48,10 @@ def trained(ratio: str, name: str, steps: int = 8) -> dict[str, pd.DataFrame]:
         return {name: rows.to_pandas() for name, (_, rows) in run.recorder.tables().items()}
 
 
-def records_of(run: dict[str, pd.DataFrame], ratio: str, kept: bool = True) -> ask_policies.Records:
+def records_of(run: dict[str, pd.DataFrame], ratio: str, kept: bool = True) -> policies_of.Records:
     """kept: with the old log-probabilities of whole completions."""
     rollouts = run["rollouts"] if kept else None
-    return ask_policies.Records(run["rollout_updates"], run["tail_tokens"], ratio, rollouts)
+    return policies_of.Records(run["rollout_updates"], run["tail_tokens"], ratio, rollouts)
 
 
 EVERY = [*(("token", name) for name in TOKEN), *(("sequence", name) for name in SEQUENCE)]
@@ -70,7 +70,7 @@ def test_the_own_policy_gives_back_what_training_recorded(ratio: str, name: str)
     for column in CLIPPED:
         assert found[column].tolist() == recorded[column].tolist()
         assert found[column].sum() > 0
-    rows = ask_policies.ask(records, policies[name], policies).query("policy == @name")
+    rows = policies_of.ask(records, policies[name], policies).query("policy == @name")
     assert rows["own"].all() and (rows["decisive_tokens"] == 0).all()
     sides = recorded[CLIPPED].assign(positive=recorded["advantage"] > 0, group_correct=recorded["group_correct"])
     by_count = sides.groupby(["group_correct", "positive"]).sum()
@@ -224,7 +224,7 @@ def test_no_policy_can_be_asked_of_a_ratio_of_1(tmp_path: Path) -> None:
 
 def test_a_run_that_clips_nothing_can_be_asked_too() -> None:
     """Its ratios are recorded all the same; there is no own state to differ from."""
-    rows = ask_policies.ask(records_of(trained("token", "sapo"), "token"), None, {"ppo": TOKEN["ppo"]})
+    rows = policies_of.ask(records_of(trained("token", "sapo"), "token"), None, {"ppo": TOKEN["ppo"]})
     assert rows["clipped_quadrant_1_tokens"].sum() > 0
     assert rows["decisive_tokens"].isna().all() and not rows["own"].any() and rows["reason"].isna().all()
 
@@ -238,7 +238,7 @@ def study(**policies: Any) -> Any:
 
 def test_policies_are_named_by_their_first_arm_and_surrogates_without_a_clip_have_none() -> None:
     wide = {"bounds": "gapo_matched", "eps_low": 3e-3, "eps_high_max": 8e-3}
-    chosen = of.ask_policies(study(wide=wide))
+    chosen = stage_settings.ask_policies(study(wide=wide))
     assert list(chosen["policies"]) == ["gspo_asym", "gapo", "gapo_matched", "wide"]  # placebo and slow: as gspo_asym
     assert chosen["policies"]["wide"] == wide
     assert chosen["policies"]["gspo_asym"] == {"bounds": "ppo", "eps_low": 3e-3, "eps_high": 5e-3}
@@ -248,4 +248,6 @@ def test_policies_are_named_by_their_first_arm_and_surrogates_without_a_clip_hav
 
 def test_asking_changes_the_settings_of_no_other_table() -> None:
     plain, asking = study(), study(wide={"bounds": "ppo", "eps_low": 0.1, "eps_high": 0.1})
-    assert of.records(plain, 1) == of.records(asking, 1) and of.analysis(plain) == of.analysis(asking)
+    assert stage_settings.records(plain, 1) == stage_settings.records(asking, 1) and stage_settings.analysis(
+        plain
+    ) == stage_settings.analysis(asking)

@@ -8,10 +8,12 @@ import torch
 from training_stage import LORA, Stage, last_line
 from transformers import AutoTokenizer, LlamaConfig
 
-from workflow_scripts.stages import _devices, train
-from workflow_scripts.stages._command import Job, StageError
-from workflow_scripts.stages._sampling import check_positions
+from workflow_scripts import devices
+from workflow_scripts.errors import UserError
+from workflow_scripts.job import Job
+from workflow_scripts.sampling.prompts import check_positions
 from workflow_scripts.training import setup
+from workflow_scripts.training.run import problems_in_order
 
 EXACT = ("batch", "prompt_position", "rollout", "problem_id", "completion", "reward", "group_correct", "advantage")
 
@@ -79,7 +81,7 @@ def test_every_run_leaves_out_the_same_long_prompts(tmp_path: Path) -> None:
     job = Job(settings, {}, "", stage.root, {"train": [str(stage.root / "data" / "train.parquet")]}, {}, ())
     settings["training"]["steps"] = 400
     for settings["seed"], rollout["prompts"], rollout["max_prompt"] in [(0, 6, 26), (1, 2, 26), (1, 6, 40)]:
-        problems, said = train._prompts(job, setup.rollout_plan(settings), tokenizer)
+        problems, said = problems_in_order(job, setup.rollout_plan(settings), tokenizer)
         short = stage.short(rollout["max_prompt"])
         assert set(problems["problem_id"].to_pylist()) == short
         assert said == {"train_problems": 20, "long_prompts": 20 - len(short)}
@@ -88,19 +90,17 @@ def test_every_run_leaves_out_the_same_long_prompts(tmp_path: Path) -> None:
     fault = (
         f"rollout.max_prompt: 17: only {short} of 20 train problems have prompts that short, and rollout.prompts is 6"
     )
-    with pytest.raises(StageError, match=f"^{fault}$"):
-        train._prompts(job, setup.rollout_plan(settings), tokenizer)
+    with pytest.raises(UserError, match=f"^{fault}$"):
+        problems_in_order(job, setup.rollout_plan(settings), tokenizer)
 
 
 def test_a_prompt_that_is_too_long_names_the_ways_out() -> None:
     config = LlamaConfig(max_position_embeddings=100)
     check_positions(config, [[1] * 40], "rollout.max_completion", 60)
-    with pytest.raises(
-        StageError, match=r"max_completion: 70: at most 60: .* 40 tokens, .*; or rollout.max_prompt: 30"
-    ):
+    with pytest.raises(UserError, match=r"max_completion: 70: at most 60: .* 40 tokens, .*; or rollout.max_prompt: 30"):
         check_positions(config, [[1] * 40, [1] * 30], "rollout.max_completion", 70)
     for key, completion in (("evaluation.max_completion", 70), ("rollout.max_completion", 71)):
-        with pytest.raises(StageError, match=r"the model takes 100 tokens$"):
+        with pytest.raises(UserError, match=r"the model takes 100 tokens$"):
             check_positions(config, [[1] * 40, [1] * 30], key, completion)
 
 
@@ -142,9 +142,9 @@ def test_where_memory_ends_fewer_rollouts_at_once_do(tmp_path: Path) -> None:
 
 
 def test_jobs_side_by_side_take_different_gpus(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_devices, "_held", [])
-    assert [_devices._least_held("0123", 1, tmp_path) for _ in range(3)] == [["0"], ["1"], ["2"]]
-    assert _devices._least_held("0123", 2, tmp_path) == ["0", "3"]  # more jobs than GPUs: they share
-    for file in _devices._held:
+    monkeypatch.setattr(devices, "_held", [])
+    assert [devices._least_held("0123", 1, tmp_path) for _ in range(3)] == [["0"], ["1"], ["2"]]
+    assert devices._least_held("0123", 2, tmp_path) == ["0", "3"]  # more jobs than GPUs: they share
+    for file in devices._held:
         file.close()
-    assert _devices._least_held("0123", 2, tmp_path) == ["0", "1"]
+    assert devices._least_held("0123", 2, tmp_path) == ["0", "1"]

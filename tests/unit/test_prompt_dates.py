@@ -9,7 +9,7 @@ from byte_tokenizers import byte_level
 from test_study import small
 from transformers.utils import chat_template_utils
 
-from workflow_scripts import settings
+from workflow_scripts import stage_settings
 from workflow_scripts.grading import grader
 from workflow_scripts.sampling import TEMPLATE_DATE, stop_strings
 from workflow_scripts.sampling.prompts import PromptError, encode
@@ -99,8 +99,8 @@ def study(**model: Any) -> Any:
 def models(**model: Any) -> list[dict[str, Any]]:
     found = study(**model)
     arm = next(iter(found.arms))
-    made = [settings.train(found, arm, 0, 1), settings.sample_base(found, 0, found.sampled[0])]
-    return [part["model"] for part in made] + [settings.fits(found)]
+    made = [stage_settings.train(found, arm, 0, 1), stage_settings.sample_base(found, 0, found.sampled[0])]
+    return [part["model"] for part in made] + [stage_settings.fits(found)]
 
 
 @pytest.mark.parametrize("family", CHAT)
@@ -121,7 +121,7 @@ def test_families_without_a_chat_template_have_no_date(family: str) -> None:
 
 def test_training_tells_the_template_the_date_of_its_settings() -> None:
     found = study(prompt_family="chat", date="2025-01-31")
-    run = settings.train(found, next(iter(found.arms)), 0, 1)
+    run = stage_settings.train(found, next(iter(found.arms)), 0, 1)
     run["training"]["success_threshold"] = 1.0
     assert setup.rollout_plan(run).date == "2025-01-31"
 

@@ -9,8 +9,8 @@ from test_base import prepared
 from transformers import AutoTokenizer, LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 
 from workflow_scripts import tables
+from workflow_scripts.errors import UserError
 from workflow_scripts.sampling.prompts import PromptError, encode
-from workflow_scripts.stages._command import StageError
 
 TEXT_FAMILIES = ("plain", "base", "base-boxed", "r1-zero")
 TURNS = "{% for m in messages %}[{{ m.role }}] {{ m.content }}{{ eos_token }}\n{% endfor %}"
@@ -107,5 +107,5 @@ def test_a_template_that_ends_with_another_end_token_of_the_model_is_refused_whe
     tokenizer = byte_level("$A")
     tokenizer.chat_template = TURNS.replace("eos_token", "sep_token")
     folder = base(tmp_path / "model", tokenizer, [1, 2])
-    with pytest.raises(StageError, match=r"^model.prompt_family: chat: .* end token \[SEP\] and does not begin .*$"):
+    with pytest.raises(UserError, match=r"^model.prompt_family: chat: .* end token \[SEP\] and does not begin .*$"):
         prepared(folder, {"prompt_family": "chat"})

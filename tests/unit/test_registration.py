@@ -9,8 +9,8 @@ import yaml
 from test_report import page, text, warnings
 
 from workflow_scripts import tables
-from workflow_scripts.commands import registration
-from workflow_scripts.stages import _deviations
+from workflow_scripts.launch import registration
+from workflow_scripts.report import deviations
 from workflow_scripts.study import Study, load
 
 STUDY = yaml.safe_load("""
@@ -78,9 +78,9 @@ class Runs:
         """The plan."""
         return tables.read(self.path, tables.PLAN).to_pylist() if self.path.exists() else []
 
-    def plan(self) -> _deviations.Plan:
+    def plan(self) -> deviations.Plan:
         """What the report makes of it."""
-        plan = _deviations.judge(_deviations.read(self.path))
+        plan = deviations.judge(deviations.read(self.path))
         assert plan is not None
         return plan
 
@@ -264,7 +264,7 @@ def test_two_changes_on_one_day_have_their_times() -> None:
         for hour, key, value in (("09", "training_begun", "0"), ("09", "margin", "0.05"), ("10", "training_begun", "3"),
                                  ("10", "margin", "0.03"))
     ]  # fmt: skip
-    plan = _deviations.judge(rows)
+    plan = deviations.judge(rows)
     assert plan is not None
     assert plan.changes == [
         "margin was 0.05 when training began (plan of 2026-12-01 09:00 UTC); 0.03 since 2026-12-01 10:00 UTC"
@@ -292,7 +292,7 @@ def test_a_damaged_plan_is_named_and_stays(runs: Runs, damage: bytes | str) -> N
         assert "delete it" not in str(caught.value)
         assert "\n" not in str(caught.value)
     assert runs.path.read_bytes() == found
-    for read in (registration.latest, _deviations.read):  # the Snakefile, the report
+    for read in (registration.latest, deviations.read):  # the Snakefile, the report
         with pytest.raises(tables.TableError, match=r"plan.parquet: the plan cannot be read"):
             read(runs.path)
 

@@ -18,9 +18,9 @@ import yaml
 from test_policies import AXES, CLIPPED, ROOT, TOKEN, records_of, trained
 from training_run import Run
 
+from workflow_scripts.analysis import policies as policies_of
 from workflow_scripts.objectives import bounds
 from workflow_scripts.objectives.bounds import Bounds, Group
-from workflow_scripts.stages import ask_policies
 
 # Clip policies that anyone might write, whose bounds are no elementwise function of the old log-probability: of the
 # length, the mean probability, the position, and the sum of a window; and one that looks at other rollouts.
@@ -91,7 +91,7 @@ def test_a_policy_of_whole_completions_gives_back_what_training_recorded(ratio: 
         assert records.contradiction(policies[ratio][name]) is None
         assert records.ask(policies[ratio][name])[CLIPPED].to_numpy().tolist() == recorded[CLIPPED].to_numpy().tolist()
         assert recorded[CLIPPED].to_numpy().sum() > 0
-        rows = ask_policies.ask(records, policies[ratio][name], policies[ratio])
+        rows = policies_of.ask(records, policies[ratio][name], policies[ratio])
     assert rows["reason"].isna().all() and rows["decisive_tokens"].notna().all()
 
 
@@ -105,7 +105,7 @@ def test_without_the_old_log_probabilities_an_answer_is_right_or_null(ratio: str
         records = records_of(run, ratio, kept=False)
         try:
             found = records.ask(policies[ratio][name])
-        except ask_policies.Unanswerable as why:
+        except policies_of.Unanswerable as why:
             assert str(why).endswith("this run did not keep all old log-probabilities (compute.keep.rollouts: false)")
             answered = False
         else:
@@ -124,7 +124,7 @@ def test_records_that_contradict_their_own_policy_answer_no_other(ratio: str, na
     """A bound that depends on the micro-batch, that is, on its other rollouts, cannot be replayed."""
     run = trained_with(ratio, name)
     with registered(name) as policies:
-        rows = ask_policies.ask(records_of(run, ratio), policies[ratio][name], policies[ratio])
+        rows = policies_of.ask(records_of(run, ratio), policies[ratio][name], policies[ratio])
     assert (rows["tokens"] > 0).all()
     assert rows["clipped_quadrant_1_tokens"].isna().all() and rows["decisive_tokens"].isna().all()
     said = f"the records do not reproduce the run's own clip policy, {name}: training clipped "
@@ -140,7 +140,7 @@ def test_rounding_is_no_contradiction_and_one_token_is(tmp_path: Path) -> None:
     above = tail[ratio & (tail["log_ratio"] > math.log(1.28)) & (tail["step"] % 4 != 1)].index[0]
     for log_ratio, contradicts in ((math.log(1.28) - 1e-7, False), (math.log(1.28) - 1e-3, True)):
         moved = tail.assign(log_ratio=tail["log_ratio"].where(tail.index != above, log_ratio).astype("float32"))
-        replay = ask_policies.Records(later, moved, "token", run["rollouts"])
+        replay = policies_of.Records(later, moved, "token", run["rollouts"])
         assert bool(replay.contradiction(TOKEN["ppo"])) == contradicts
 
 

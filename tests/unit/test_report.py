@@ -3,6 +3,7 @@
 import contextlib
 import io
 import re
+from collections.abc import Sequence
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -12,9 +13,11 @@ import pytest
 from report_study import ANALYSIS, BENCHMARK, EFFECTS, ROLES, contents, effect, write
 
 from workflow_scripts import digest, tables
+from workflow_scripts.errors import UserError
 from workflow_scripts.figures import catalogue, words
-from workflow_scripts.stages import _findings, _warnings, report
-from workflow_scripts.stages._command import Job, StageError
+from workflow_scripts.job import Job
+from workflow_scripts.report import findings, warnings
+from workflow_scripts.stages import plot, report
 
 SVG = '<svg xmlns="http://www.w3.org/2000/svg"><g id="clip1"/><g clip-path="url(#clip1)"/></svg>'
 HOSTILE = "<script>alert(1)</script>"
@@ -34,7 +37,7 @@ def text(html: str) -> str:
     return re.sub(r"\s+", " ", re.sub(r"<[^>]+>", " ", inline))
 
 
-def warnings(html: str) -> str:
+def warnings_of(html: str) -> str:
     """Text of the warnings."""
     found = re.search(r'<section id="warnings">.*?</section>', html, flags=re.DOTALL)
     return text(found.group()) if found else ""
@@ -81,7 +84,7 @@ def test_the_summary_is_markdown_with_the_page_s_sentences_and_tables(tmp_path: 
 
 def test_a_study_without_faults_has_no_warning_and_no_better(tmp_path: Path) -> None:
     html = page(tmp_path)
-    assert warnings(html) == ""
+    assert warnings_of(html) == ""
     assert not re.search(r"better than|winner", text(html))
 
 
@@ -143,7 +146,7 @@ FAULTS = [
 @pytest.mark.parametrize(("table", "rows", "said"), FAULTS, ids=[said[:40] for *_, said in FAULTS])
 def test_each_fault_is_said_before_any_delta(tmp_path: Path, table: str, rows: list[dict], said: str) -> None:
     html = page(tmp_path, contents() | {table: rows})
-    assert said in warnings(html)
+    assert said in warnings_of(html)
     shown = text(html)
     numbers = [match.start() for match in re.finditer(r"[+−]?\d+\.\d points", shown)]
     assert shown.index(said) < min(numbers)
@@ -154,7 +157,7 @@ def test_the_gravest_warning_is_first(tmp_path: Path) -> None:
     rows = contents()
     rows["effects"] = FAULTS[0][1]
     rows["reachability"] = replace(rows["reachability"], {"verdict": "warn", "value": 0.7}, check="flat_groups")
-    shown = warnings(page(tmp_path, rows))
+    shown = warnings_of(page(tmp_path, rows))
     assert shown.index("does not see the loss") < shown.index("Most groups are flat")
 
 
@@ -230,7 +233,7 @@ def test_ids_of_two_figures_do_not_collide(tmp_path: Path) -> None:
 
 def test_damaged_inputs_are_named(tmp_path: Path) -> None:
     job = write(tmp_path, contents(), ANALYSIS, {"effects": ""})
-    with pytest.raises(StageError, match=r"figures/effects.svg: not an SVG figure"):
+    with pytest.raises(UserError, match=r"figures/effects.svg: not an SVG figure"):
         report.main(job)
     scores = Path(job.input("scores"))
     scores.write_bytes(scores.read_bytes()[:100])
@@ -256,18 +259,15 @@ def test_numbers_in_words(said: str, shown: str) -> None:
     assert said == shown
 
 
-def draw(root: Path, name: str, rows: dict[str, list[dict]], **settings: Any) -> tuple[str, str]:
+def draw(root: Path, name: str, rows: dict[str, list[dict]], arms: Sequence[str] = tuple(ROLES)) -> tuple[str, str]:
     """html and svg of a figure, made by its stage."""
-    from importlib import import_module
-
-    job = write(root, rows, {"arms": list(ROLES), "endpoint": {"pass_at": 1, "checkpoint": "last"}} | settings, {})
-    outputs = {one.name: [str(root / f"{one.name}.{kind}") for kind in ("html", "svg")] for one in catalogue.FIGURES}
-    stage = import_module(f"workflow_scripts.stages.plot_{'dynamics' if name in OF_DYNAMICS else name}")
-    stage.main(Job(job.settings, {}, job.code, root, job.inputs, outputs, ()))
-    return tuple(Path(path).read_text(encoding="utf-8") for path in outputs[name])
-
-
-OF_DYNAMICS = ("clip_fraction", "ratio_advantage")
+    (figure,) = (figure for figure in catalogue.FIGURES if figure.name == name)
+    job = write(root, rows, {}, {})
+    options = {"arms": list(arms), "baseline": "gspo_asym", "branched": None, "margin": 0.05, "pass_at": 1}
+    files = [str(root / f"{name}.{kind}") for kind in ("html", "svg")]
+    inputs = {table: job.inputs[table] for table in figure.read}
+    plot.main(Job(figure.settings(options, None), {}, job.code, root, inputs, {"figure": files}, ()))
+    return tuple(Path(path).read_text(encoding="utf-8") for path in files)
 
 
 FIGURES = {
@@ -342,15 +342,15 @@ def test_train_problems_left_out_for_their_prompts_are_counted(long: int, verdic
     html = page(tmp_path, contents() | {"runs": rows}, max_prompt=1536)
     said = f"{long} of 100 train problems have prompts above rollout.max_prompt, 1536 tokens, and are left out"
     assert f"{verdict} {said}" in text(html)
-    assert (f"Train prompts: {said}." in warnings(html)) == (verdict == "warn")
+    assert (f"Train prompts: {said}." in warnings_of(html)) == (verdict == "warn")
 
 
 def test_two_engines_or_kinds_of_hardware_in_one_study_are_a_warning() -> None:
     one = {"rollout_engine": "transformers 5", "sampling_engine": "transformers 5", "hardware": "1 x H200"}
-    assert {row["verdict"] for row in _findings.engine_checks([one, one])} == {"pass"}
-    mixed = _findings.engine_checks([one, {**one, "sampling_engine": "vllm 9"}, {**one, "sampling_engine": None}])
+    assert {row["verdict"] for row in findings.engine_checks([one, one])} == {"pass"}
+    mixed = findings.engine_checks([one, {**one, "sampling_engine": "vllm 9"}, {**one, "sampling_engine": None}])
     assert [row["verdict"] for row in mixed] == ["pass", "warn", "pass"]
     assert mixed[1]["message"] == "completions drawn by transformers 5; vllm 9"
-    assert _warnings.warnings([], [], [], mixed) == ["Engines: completions drawn by transformers 5; vllm 9."]
-    mixed = _findings.engine_checks([one, {**one, "hardware": "1 x H100"}])
-    assert _warnings.warnings([], [], [], mixed) == ["Hardware: runs trained on 1 x H100; 1 x H200."]
+    assert warnings.warnings([], [], [], mixed) == ["Engines: completions drawn by transformers 5; vllm 9."]
+    mixed = findings.engine_checks([one, {**one, "hardware": "1 x H100"}])
+    assert warnings.warnings([], [], [], mixed) == ["Hardware: runs trained on 1 x H100; 1 x H200."]

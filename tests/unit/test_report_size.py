@@ -15,12 +15,13 @@ from large_study import LONG, UNICODE, Rows, arms_of, large, settings
 from report_study import BENCHMARK
 
 from workflow_scripts import tables
-from workflow_scripts.stages import _findings, _grids, _page, _rows, report
+from workflow_scripts.report import findings, grids, page, rows
+from workflow_scripts.stages import report
 
 SVG = '<svg xmlns="http://www.w3.org/2000/svg"><text>drawn</text></svg>'
 
 
-def page(root: Path, rows: Rows, arms: list[str], seeds: int, **more: Any) -> str:
+def page_of(root: Path, rows: Rows, arms: list[str], seeds: int, **more: Any) -> str:
     """The report's html."""
     job = report_study.write(root, rows, settings(arms, seeds) | more, {"effects": SVG, "costs": SVG})
     report.main(job)
@@ -43,7 +44,7 @@ def test_twenty_arms_of_ten_seeds_stay_below_15_mb(tmp_path: Path) -> None:
     arms = arms_of(20)
     rows = large(arms, 10)
     began = time.process_time()
-    html = page(tmp_path, rows, arms, 10)
+    html = page_of(tmp_path, rows, arms, 10)
     assert time.process_time() - began < 10  # seconds of CPU, of which writing the tables is a part
     assert len(html.encode()) < 15e6 - 15 * 4e5
     answer = section(html, "answer")
@@ -57,7 +58,7 @@ def test_twenty_arms_of_ten_seeds_stay_below_15_mb(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("names", [["gspo_asym"], arms_of(2)], ids=["baseline alone", "one arm"])
 def test_one_seed_and_few_arms(tmp_path: Path, names: list[str]) -> None:
-    html = page(tmp_path, large(names, 1, problems=2), names, 1)
+    html = page_of(tmp_path, large(names, 1, problems=2), names, 1)
     shown = text(html)
     assert "One seed only: gspo_asym" in section(html, "warnings")
     assert "the spread between runs is not known" in section(html, "power")
@@ -96,7 +97,7 @@ SAID = {
 def test_the_page_says_what_is_broken(tmp_path: Path, name: str) -> None:
     arms = arms_of(2)
     rows = large(arms, 3, problems=2)
-    html = page(tmp_path, rows | broken(rows, name), arms, 3)
+    html = page_of(tmp_path, rows | broken(rows, name), arms, 3)
     where, said = SAID[name]
     assert said in section(html, where)
     assert not re.search(r"\b(nan|None)\b", text(html))
@@ -113,7 +114,7 @@ def test_checks_are_one_line_each_the_worst_first() -> None:
     rows["premise: drift grows with advantage"] = [
         {"arm": "placebo", "verdict": "pass", "message": "r 0.1"}, {"arm": "a", "verdict": None, "message": "one arm"},
     ]  # fmt: skip
-    found = _findings.worst_first(rows, {"a", "b"})
+    found = findings.worst_first(rows, {"a", "b"})
     assert [(group["name"], group["verdict"]) for group in found] == [
         ("bad", "fail"), ("mixed", "warn"), ("good", "pass"), ("half", "pass"), ("not here", None),
         ("premise: drift grows with advantage", None),
@@ -128,13 +129,13 @@ def test_seeds_that_are_lacking_are_priced_with_the_baseline_s() -> None:
     unknown = row | {"arm": "c", "verdict": "inconclusive", "seeds_needed": None}
     lacking = unknown | {"arm": "d", "verdict": "not assessable", "seeds": 1, "reason": "one seed"}
     void = settled | {"arm": "e", "void": "decisive tokens: none"}
-    assert _rows.open_questions([row, settled, unknown, lacking, void], 60.0) == [
+    assert rows.open_questions([row, settled, unknown, lacking, void], 60.0) == [
         {"arm": "a", "have": 5, "needed": 9, "seconds": 540.0, "why": None},
         {"arm": "c", "have": 5, "needed": None, "seconds": None, "why": None},
         {"arm": "d", "have": 1, "needed": None, "seconds": None, "why": "one seed"},
         {"arm": "e", "have": 5, "needed": 9, "seconds": None, "why": "no number of seeds helps: decisive tokens: none"},
     ]  # fmt: skip
-    assert _rows.open_questions([row], None)[0]["seconds"] is None
+    assert rows.open_questions([row], None)[0]["seconds"] is None
 
 
 def test_the_pairs_most_alike_of_each_kind_are_shown() -> None:
@@ -148,11 +149,11 @@ def test_the_pairs_most_alike_of_each_kind_are_shown() -> None:
         pair("ngram", 0, 0.9),
         pair("control_words", 1, 1, True),
     ]
-    found = _rows.similar_pairs(rows)
+    found = rows.similar_pairs(rows)
     assert [row["kind"] for row in found] == ["ngram", *["template_twin"] * 10]
     assert [row["similarity"] for row in found[1:4]] == [0.29, 0.28, 0.27]
     assert found[1]["holdout_question"] == "a b " + "x" * 296 + "…"
-    grid = _grids.pairs(found)
+    grid = grids.pairs(found)
     assert "ngram 1; word_problems_test template twin 30" in grid.note
     assert "benchmark" not in grid.columns  # one benchmark: the title names it
     assert grid.title.endswith(BENCHMARK)
@@ -165,7 +166,7 @@ def test_the_pairs_most_alike_of_each_kind_are_shown() -> None:
 )
 @settings_of_hypothesis(max_examples=60, deadline=None)
 def test_embedded_data_is_what_it_was_and_cannot_end_its_element(data: object) -> None:
-    held = str(_page.inert_json(data))
+    held = str(page.inert_json(data))
     assert json.loads(held) == data
     assert "<" not in held
     assert held.isascii()
@@ -180,7 +181,7 @@ def test_embedded_data_is_what_it_was_and_cannot_end_its_element(data: object) -
     ],
 )
 def test_captions_are_text_with_names_in_them(said: str, shown: str) -> None:
-    assert str(_page.caption(said)) == shown
+    assert str(page.caption(said)) == shown
 
 
 def test_tables_that_lack_columns_are_named(tmp_path: Path) -> None:
@@ -200,7 +201,7 @@ def test_an_arm_whose_change_never_reached_the_loss_has_no_verdict(tmp_path: Pat
         {"arm": "c", "check": "clip_live", "verdict": "fail", "message": "clipped 0 %"},
         {"arm": "d", "check": "frozen_weights", "verdict": "fail", "message": "changed"},
     ]
-    found = _findings.void(rows)
+    found = findings.void(rows)
     assert set(found) == {"a", "c", "d"}
     assert found["a"] == "decisive tokens: 0 of 9 tokens"
     arms = arms_of(2)
@@ -209,7 +210,7 @@ def test_an_arm_whose_change_never_reached_the_loss_has_no_verdict(tmp_path: Pat
     gate = {"arm": of_arm["arm"], "check": "decisive_tokens"}
     tables["reachability"] = [row for row in tables["reachability"] if gate.items() - row.items()]
     tables["reachability"].append(gate | {"verdict": "fail", "message": "0 of 9 tokens"})
-    html = page(tmp_path, tables, arms, 3)
+    html = page_of(tmp_path, tables, arms, 3)
     assert "void: decisive tokens: 0 of 9 tokens; measured" in text(section(html, "answer"))
     assert "no number of seeds helps: decisive tokens: 0 of 9 tokens." in text(section(html, "power"))
 
@@ -217,9 +218,9 @@ def test_an_arm_whose_change_never_reached_the_loss_has_no_verdict(tmp_path: Pat
 def test_runs_and_looks_are_checks_of_their_own() -> None:
     runs = [{"status": "done"}, {"status": "missing"}]
     effects = [{"arm": "a", "primary": True, "estimand": "benchmark", "look": 1, "planned_look": False}]
-    assert [(row["verdict"], row["message"]) for row in _findings.run_checks(runs, effects)] == [
+    assert [(row["verdict"], row["message"]) for row in findings.run_checks(runs, effects)] == [
         ("warn", "1 of 2 runs trained and evaluated"), ("warn", "a look at 1 seed was not planned"),
     ]  # fmt: skip
-    assert [row["verdict"] for row in _findings.run_checks(runs[:1], [effects[0] | {"planned_look": True}])] == [
+    assert [row["verdict"] for row in findings.run_checks(runs[:1], [effects[0] | {"planned_look": True}])] == [
         "pass", "pass",
     ]  # fmt: skip

@@ -11,12 +11,11 @@ import pytest
 import yaml
 from training_run import LORA, Run, half_right
 
-from workflow_scripts import settings as of
-from workflow_scripts import tables
+from workflow_scripts import stage_settings, tables
 from workflow_scripts.objectives.presets import PRESETS
-from workflow_scripts.stages import train
 from workflow_scripts.study import load
 from workflow_scripts.training import callbacks
+from workflow_scripts.training.run import log_rows
 
 ZOO = yaml.safe_load((Path(__file__).parents[2] / "studies" / "embedded-zoo.yaml").read_text(encoding="utf-8"))
 BY_PRESET = {arm["preset"]: name for name, arm in reversed(ZOO["arms"].items())}
@@ -27,7 +26,7 @@ STARTS = ("base", "carry", "reset")
 def objectives() -> dict[str, dict[str, Any]]:
     """Objective of each arm of the zoo."""
     study = load(ZOO)
-    return {arm: of.train(study, arm, 0, 1)["objective"] for arm in study.arms}
+    return {arm: stage_settings.train(study, arm, 0, 1)["objective"] for arm in study.arms}
 
 
 def some() -> list[Any]:
@@ -100,7 +99,7 @@ def left(run: Run) -> dict[str, Any]:
     return {
         "weights": run.weights,
         "records": run.records(),
-        "log": train._log_rows(run.trainer.state.log_history),
+        "log": log_rows(run.trainer.state.log_history),
         "manifest": run.keeper.manifest,
         "hashes": run.keeper.weights,
         "files": {p.relative_to(run.folder).as_posix(): tables.file_sha256(p) for p in files},

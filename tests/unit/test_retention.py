@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from workflow_scripts import tables
-from workflow_scripts.stages._command import Job
-from workflow_scripts.stages._retention import drop_sampled_weights
+from workflow_scripts.job import Job
+from workflow_scripts.models.retention import drop_sampled_weights
 
 
 class Sampled:

@@ -6,9 +6,11 @@ from typing import Any
 import pytest
 
 from workflow_scripts import tables
+from workflow_scripts.errors import UserError
 from workflow_scripts.grading import exact_answer
-from workflow_scripts.stages import _findings, reward_again
-from workflow_scripts.stages._command import Job, StageError
+from workflow_scripts.job import Job
+from workflow_scripts.report import findings
+from workflow_scripts.stages import reward_again
 
 OWN = "rewards.mine:score"
 
@@ -70,7 +72,7 @@ def test_what_cannot_be_graded_again_says_why(tmp_path: Path) -> None:
     assert found["kept", 2]["reason"] == "no rollouts"
     assert (found["kept", 1]["rollouts"], found["kept", 1]["changed"]) == (1, None)
     assert (found["own", 0]["regraded"], found["own", 0]["code_reward_version"]) == (0, None)
-    checks = {row["arm"]: row for row in _findings.reward_checks(list(found.values()))}
+    checks = {row["arm"]: row for row in findings.reward_checks(list(found.values()))}
     assert checks["kept"]["verdict"] == "pass"
     assert checks["kept"]["message"] == (
         "all 1 stored rewards are what the code's grader gives; of 2 of 3 runs not known: completions not kept "
@@ -102,10 +104,10 @@ def test_a_new_version_is_judged_by_what_it_changes(
     monkeypatch.setattr(exact_answer, "REWARD_VERSION", version)
     rows = [rollout(0, "#### 7", "correct"), rollout(1, "so #### 7", status)]
     found = again(tmp_path, {"gapo": [rows, rows]})
-    (check,) = _findings.reward_checks(list(found.values()))
+    (check,) = findings.reward_checks(list(found.values()))
     assert (check["verdict"], check["message"]) == (verdict, said)
 
 
 def test_a_problem_that_the_train_set_does_not_have_is_named(tmp_path: Path) -> None:
-    with pytest.raises(StageError, match=r"rollouts.parquet: problem p9 is not in .*train.parquet"):
+    with pytest.raises(UserError, match=r"rollouts.parquet: problem p9 is not in .*train.parquet"):
         again(tmp_path, {"gapo": [[rollout(0, "#### 7", "correct", problem="p9")]]})

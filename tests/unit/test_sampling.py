@@ -26,10 +26,10 @@ from transformers import (
 )
 
 from workflow_scripts.benchmarks import word_problems
+from workflow_scripts.models import warm_start
 from workflow_scripts.sampling import EngineError, Options, stream_seed, transformers_engine
 from workflow_scripts.sampling.prompts import PromptError, encode
 from workflow_scripts.sampling.transformers_engine import inverse_cdf, nucleus, sample, uniforms
-from workflow_scripts.training import warm_start
 
 OPTIONS = Options(temperature=1.0, top_p=1.0, max_completion=12)
 

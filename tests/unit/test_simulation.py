@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from types import ModuleType, SimpleNamespace
+from types import ModuleType
 
 import numpy as np
 import pandas as pd
@@ -12,8 +12,9 @@ from scipy import stats
 from statsmodels.regression.mixed_linear_model import MixedLM
 
 from workflow_scripts import tables
+from workflow_scripts.analysis.comparison import Analysis
+from workflow_scripts.analysis.counts import Cells
 from workflow_scripts.commands import compare, simulate
-from workflow_scripts.stages._analysis import Analysis
 from workflow_scripts.statistics import designs, effects, naive, power, simulation
 from workflow_scripts.statistics.arm import Arm
 from workflow_scripts.statistics.designs import BENCHMARK, MARGIN, POPULATION, Cell
@@ -213,8 +214,7 @@ def test_an_analysis_shares_alpha_by_arms_and_looks_as_the_simulation_does() -> 
     settings = {"baseline": "base arm", "roles": roles, "alpha": 0.05, "margin": 0.05, "last_steps": {},
                 "benchmarks": ["x"], "endpoint": {"pass_at": 1}, "pass_at": [1]}  # fmt: skip
     for looks, count in ((None, 1), ([3, 5, 8], 3)):
-        job = SimpleNamespace(settings=settings | {"looks": looks}, input=Path)
-        of = Analysis(job)  # type: ignore[arg-type]
+        of = Analysis(settings | {"looks": looks}, Cells())
         assert [of.alpha(arm) for arm in roles] == pytest.approx([0.05 / 2 / count] * 2 + [0.05 / count])
         assert of.alpha("a") == effects.level(0.05, 2, count)
 

@@ -14,7 +14,8 @@ from pathlib import Path
 import pytest
 from training_stage import Stage, last_line
 
-from workflow_scripts.commands import cluster, preflight, progress, unlock
+from workflow_scripts.launch import cluster, lock, progress, sources
+from workflow_scripts.started import STARTED
 
 Mount = Callable[..., None]
 
@@ -71,14 +72,14 @@ def test_where_results_cannot_be_written_the_job_says_so(mount: Mount, tmp_path:
     assert done.returncode == 1
     assert last_line(done).startswith("armslength: ")
     assert f"Read-only file system; the study writes below {stage.root}" in last_line(done)
-    (said,) = preflight.unwritable(stage.root / "runs" / "arm" / "seed-0")
+    (said,) = sources.unwritable(stage.root / "runs" / "arm" / "seed-0")
     assert said == f"{stage.root} cannot be written; run in a folder that can (snakemake --directory)"
-    assert preflight.unwritable(tmp_path / "other") == []
+    assert sources.unwritable(tmp_path / "other") == []
     one = tmp_path / "one"
     (one / "logs").mkdir(parents=True)
     mount("--bind", str(one / "logs"), str(one / "logs"))
     mount("-o", "remount,ro,bind", str(one / "logs"))
-    (said,) = preflight.unwritable(one)
+    (said,) = sources.unwritable(one)
     assert said.startswith(f"{one / 'logs'} cannot be written")
 
 
@@ -115,10 +116,10 @@ def test_files_of_the_future_are_of_now(tmp_path: Path) -> None:
     for name, ahead in (("old", -1e6), ("new", 0.0), ("future", 1e5)):
         (tmp_path / name).touch()
         os.utime(tmp_path / name, (time.time() + ahead,) * 2)
-    assert preflight.set_to_now(tmp_path) == 1
+    assert sources.set_to_now(tmp_path) == 1
     assert (tmp_path / "future").stat().st_mtime <= time.time() + 1
     assert (tmp_path / "old").stat().st_mtime < time.time() - 1e5
-    assert preflight.set_to_now(tmp_path / "none") == 0
+    assert sources.set_to_now(tmp_path / "none") == 0
 
 
 def test_a_command_on_a_folder_that_cannot_be_written_says_so(mount: Mount, tmp_path: Path) -> None:
@@ -144,11 +145,11 @@ def test_without_file_locks_a_study_starts_and_a_snakemake_here_is_still_seen(
 
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(fcntl, "flock", none)
-    unlock.hold()
-    assert not unlock.alive()
+    lock.hold()
+    assert not lock.alive()
     other = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)", "snakemake"])
     try:
-        assert unlock.alive()
+        assert lock.alive()
     finally:
         other.kill()
         other.wait()
@@ -158,13 +159,13 @@ def test_what_a_stage_has_started_is_an_orphan_too(tmp_path: Path, monkeypatch: 
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("SLURM_JOB_ID", raising=False)
     sleeping = [sys.executable, "-c", "import time; time.sleep(60)"]
-    plain = {k: v for k, v in os.environ.items() if k != unlock.STARTED}
-    marks = [{}, {unlock.STARTED: "1"}, {unlock.STARTED: "1", "SLURM_JOB_ID": "7"}]
+    plain = {k: v for k, v in os.environ.items() if k != STARTED}
+    marks = [{}, {STARTED: "1"}, {STARTED: "1", "SLURM_JOB_ID": "7"}]
     started = [subprocess.Popen(sleeping, env=plain | mark) for mark in marks]
     try:
-        assert [process.pid for process in unlock.orphans()] == [started[1].pid]
+        assert [process.pid for process in lock.orphans()] == [started[1].pid]
         monkeypatch.setenv("SLURM_JOB_ID", "7")  # in that allocation they are its own
-        assert [process.pid for process in unlock.orphans()] == [started[2].pid]
+        assert [process.pid for process in lock.orphans()] == [started[2].pid]
     finally:
         for process in started:
             process.kill()

@@ -10,8 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from workflow_scripts import tables
-from workflow_scripts.stages import _command
+from workflow_scripts import job, tables
 
 ALL = {value.name: value for value in vars(tables).values() if isinstance(value, tables.Table)}
 ROW = {"problem_id": "a", "benchmark": "b", "row": 0, "question": "1+1?", "answer": "2", "difficulty": None}
@@ -27,7 +26,7 @@ def test_every_column_has_unit_and_meaning(table: tables.Table) -> None:
 
 
 def test_no_wording_without_a_column() -> None:
-    wording = tables._wording()
+    wording = tables.schemas._wording()
     used = {column for table in ALL.values() for column in table.columns}
     assert set(wording["columns"]) <= used
     for name, entries in wording.items():
@@ -94,11 +93,11 @@ def test_a_footer_names_inputs_as_they_were_when_the_job_began(tmp_path: Path, m
     (tmp_path / "train.txt").write_text("first")
     before = tables.inputs_digest([str(tmp_path / "train.txt")], tmp_path)
 
-    def main(job: _command.Job) -> None:
+    def main(job: job.Job) -> None:
         (tmp_path / "train.txt").write_text("second")
         job.write("runs", tables.RUNS, [])
 
-    _command.run(main)
+    job.run(main)
     assert tables.provenance(made)["inputs"] == before
     assert before != tables.inputs_digest([str(tmp_path / "train.txt")], tmp_path)
 
@@ -169,7 +168,7 @@ def test_a_failed_write_leaves_the_old_file(tmp_path: Path, monkeypatch: pytest.
     def full(*args: object, **kwargs: object) -> None:
         raise OSError("no space left on device")
 
-    monkeypatch.setattr(tables.pq, "write_table", full)
+    monkeypatch.setattr(tables.files.pq, "write_table", full)
     with pytest.raises(OSError, match="no space"):
         tables.write(path, tables.PROBLEMS, [{**ROW, "answer": "3"}], {})
     assert path.read_bytes() == before

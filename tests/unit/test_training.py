@@ -14,7 +14,8 @@ from trl.trainer import utils as trl_utils
 
 from workflow_scripts import tables
 from workflow_scripts.benchmarks import word_problems
-from workflow_scripts.training import memory, models, setup, warm_start
+from workflow_scripts.models import warm_start, weights
+from workflow_scripts.training import memory, setup
 from workflow_scripts.training.state import StateFolder, weights_hash
 from workflow_scripts.training.trainer import Trainer, TrainingError
 
@@ -164,10 +165,10 @@ def test_lora_checkpoints_hold_the_adapter_alone_and_are_equal_files(tmp_path: P
     }
     text = (one.folder / "checkpoints" / "step-8" / "adapter_config.json").read_text()
     assert str(tmp_path) not in text and '"base"' in text
-    base, _ = models.load_base(one.folder / "base", "float32")
+    base, _ = weights.load_base(one.folder / "base", "float32")
     before = weights_hash(base, trainable=True)
-    loaded = models.load_checkpoint(base, one.folder / "checkpoints" / "step-8", "float32")
-    assert weights_hash(models.load_base(one.folder / "base", "float32")[0], trainable=True) == before
+    loaded = weights.load_checkpoint(base, one.folder / "checkpoints" / "step-8", "float32")
+    assert weights_hash(weights.load_base(one.folder / "base", "float32")[0], trainable=True) == before
     ids = torch.tensor([[5, 6, 7]])
     torch.testing.assert_close(loaded(ids).logits, one.trainer.model.eval()(ids).logits)
 
@@ -288,7 +289,7 @@ def test_of_a_shipped_generation_config_only_special_tokens_stay(tmp_path: Path)
     model.generation_config.repetition_penalty = 1.3
     model.save_pretrained(tmp_path)
     tokenizer.save_pretrained(tmp_path)
-    loaded, _ = models.load_base(tmp_path, "float32")
+    loaded, _ = weights.load_base(tmp_path, "float32")
     assert loaded.generation_config.repetition_penalty in (None, 1.0)
     assert loaded.generation_config.eos_token_id == tokenizer.eos_token_id
 

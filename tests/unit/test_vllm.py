@@ -14,10 +14,10 @@ from training_run import ROLLOUT, Run
 from transformers import GenerationConfig
 
 from workflow_scripts.benchmarks import word_problems
+from workflow_scripts.models import warm_start, weights
 from workflow_scripts.sampling import EngineError, Options, stream_seed
 from workflow_scripts.sampling.prompts import encode
 from workflow_scripts.sampling.vllm_engine import VLLMEngine, import_vllm, llm_arguments, sampling_parameters
-from workflow_scripts.training import models, warm_start
 from workflow_scripts.training.trainer import Trainer
 from workflow_scripts.training.vllm_rollouts import KeptBase
 
@@ -57,7 +57,7 @@ def test_the_next_larger_rank_is_asked_for() -> None:
 def with_adapter(model: Any) -> Any:
     """Adapters that change what the model says."""
     torch.manual_seed(1)
-    model = get_peft_model(model, models.lora(ADAPTER))
+    model = get_peft_model(model, weights.lora(ADAPTER))
     for name, parameter in model.named_parameters():
         if "lora_B" in name:
             parameter.data.normal_(0, 0.1)
@@ -117,7 +117,7 @@ def base(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def requests(base: Path, count: int) -> tuple[list[list[int]], list[int]]:
-    tokenizer = models.load_base(base, "float32")[1]
+    tokenizer = weights.load_base(base, "float32")[1]
     questions = [row["question"] for row in word_problems.generate("test")[: count // 4] for _ in range(4)]
     return encode(tokenizer, questions, "plain"), [stream_seed("test", number) for number in range(count)]
 
@@ -145,7 +145,7 @@ def assert_drawn_from(engine: VLLMEngine, model: Any, base: Path) -> None:
 def test_a_completion_depends_on_its_prompt_and_seed_alone(vllm: Any, base: Path, tmp_path: Path) -> None:
     engine = VLLMEngine(base, "float32", "cpu", 0.9, 64, ADAPTER["rank"])
     assert engine.name.startswith("vllm 0.")
-    model = models.load_base(base, "float32")[0].eval()
+    model = weights.load_base(base, "float32")[0].eval()
     prompts, seeds = requests(base, 40)
     drawn = engine.sample(prompts, seeds, OPTIONS)
     assert engine.sample(prompts[::-1], seeds[::-1], OPTIONS)[::-1] == drawn
@@ -161,7 +161,7 @@ def test_a_completion_depends_on_its_prompt_and_seed_alone(vllm: Any, base: Path
         engine.sample(prompts, seeds, Options(0.001, 1.0, 4))
 
     assert_drawn_from(engine, model, base)
-    models.save_checkpoint(with_adapter(model), tmp_path / "adapter")
+    weights.save_checkpoint(with_adapter(model), tmp_path / "adapter")
     engine.load(tmp_path / "adapter")
     assert engine.sample(prompts, seeds, OPTIONS) != drawn
     assert_drawn_from(engine, model, base)
@@ -171,13 +171,13 @@ def test_a_completion_depends_on_its_prompt_and_seed_alone(vllm: Any, base: Path
 
 def test_full_weights_replace_those_of_the_base(vllm: Any, base: Path, tmp_path: Path) -> None:
     engine = VLLMEngine(base, "float32", "cpu", 0.9, 64, None)
-    model = models.load_base(base, "float32")[0].eval()
+    model = weights.load_base(base, "float32")[0].eval()
     prompts, seeds = requests(base, 8)
     drawn = engine.sample(prompts, seeds, OPTIONS)
     torch.manual_seed(2)
     for parameter in model.parameters():
         parameter.data += 0.05 * torch.randn_like(parameter)
-    models.save_checkpoint(model, tmp_path / "full")
+    weights.save_checkpoint(model, tmp_path / "full")
     engine.load(tmp_path / "full")
     assert_drawn_from(engine, model, base)
     engine.load(None)

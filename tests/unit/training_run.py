@@ -8,7 +8,8 @@ import torch
 from datasets import Dataset
 
 from workflow_scripts.benchmarks import word_problems
-from workflow_scripts.training import callbacks, models, setup, warm_start
+from workflow_scripts.models import warm_start, weights
+from workflow_scripts.training import callbacks, setup
 from workflow_scripts.training.records import Recorder
 from workflow_scripts.training.state import StateFolder, weights_hash
 from workflow_scripts.training.trainer import Trainer
@@ -70,7 +71,7 @@ class Run:
         tokenizer = warm_start.word_tokenizer([*word_problems.vocabulary(), *more])
         tokenizer.save_pretrained(start)
         base(tokenizer, seed=0).save_pretrained(start)
-        model, tokenizer = models.load_base(start, models.training_dtype(settings["model"]))
+        model, tokenizer = weights.load_base(start, weights.training_dtype(settings["model"]))
         problems = word_problems.generate("train", 20, seed=1)
         order = setup.prompt_order(len(problems), plan.prompts, steps // plan.updates_per_batch, seed)
         rows = [{"prompt": problems[i]["question"], "answer": "1", "problem_id": str(i)} for i in order]
@@ -94,7 +95,7 @@ class Run:
             reward_funcs=reward,
             train_dataset=Dataset.from_list(rows),
             processing_class=tokenizer,
-            peft_config=models.lora(adapter) if adapter else None,
+            peft_config=weights.lora(adapter) if adapter else None,
             callbacks=[self.keeper],
             objective=setup.make_objective(objective, settings["training"]["beta"]),
             plan=plan,

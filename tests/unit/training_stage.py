@@ -15,7 +15,8 @@ from transformers import AutoTokenizer
 
 from workflow_scripts import tables
 from workflow_scripts.benchmarks import word_problems
-from workflow_scripts.training import state, warm_start
+from workflow_scripts.models import warm_start
+from workflow_scripts.training import state
 
 SETTINGS = {
     "seed": 0, "model": {"dtype": "float32", "prompt_family": "plain"},

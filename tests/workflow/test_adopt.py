@@ -13,10 +13,10 @@ import pytest
 import yaml
 from copies import STUDY, Copy
 
-from .test_matrix import ALL, BENCHMARK, FROM_COUNTS, FROM_RUNS, OF_OBJECTIVES, evaluate, train
+from .test_matrix import ALL, BENCHMARK, FROM_COUNTS, FROM_RUNS, OF_OBJECTIVES, PLOT_OBJECTIVES, evaluate, train
 from .test_matrix import END as ASKED
 
-END = ASKED | {"plot_objectives"}  # figures are never taken over
+END = ASKED | PLOT_OBJECTIVES  # figures are never taken over
 
 RESULTS = "results/tiny"
 

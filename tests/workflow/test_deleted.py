@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from copies import STUDY, Copy
 
-from workflow_scripts.commands import declared
+from workflow_scripts.launch import declared
 from workflow_scripts.study import load
 
 from .test_adopt import END as DRAWN
@@ -22,7 +22,9 @@ from .test_matrix import (
     EVERY_RUN,
     FROM_COUNTS,
     FROM_RUNS,
+    OF_DYNAMICS,
     OF_OBJECTIVES,
+    PLOT_OBJECTIVES,
     setting,
 )
 
@@ -58,10 +60,10 @@ KINDS: dict[str, tuple[list[str], set[str]]] = {
     "a table that is only drawn": (["tables/objectives.parquet"], OF_OBJECTIVES | {"report"}),
     "all tables": (["tables"], FROM_RUNS | OF_OBJECTIVES),
     "a figure that the page does not need": (["figures/effects.html"], {"plot_effects", "report"}),
-    "all figures": (["figures"], END | {"plot_objectives"}),
+    "all figures": (["figures"], END | PLOT_OBJECTIVES),
     "a figure and a table": (
         ["figures/costs.svg", "tables/dynamics.parquet"],
-        {"summarise_dynamics", "plot_dynamics", "plot_costs", "report"},
+        {"summarise_dynamics", "plot_costs", "report"} | OF_DYNAMICS,
     ),
     "the page": (["report.html"], {"report"}),
     "all of it": ([""], set()),

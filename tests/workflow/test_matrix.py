@@ -18,9 +18,16 @@ RUNS = [(arm, seed) for arm in STUDY["arms"] for seed in range(STUDY["seeds"])]
 REPEATS = range(STUDY["evaluation"]["base_repeats"])
 PACKAGE = "workflow_scripts"
 
-OF_COUNTS = {"plot_effects", "plot_learning_curves", "plot_noise_floors", "plot_problems", "plot_costs"}
-OF_RECORDS = {"plot_dynamics", "plot_policies"}
-OF_OBJECTIVES = {"tabulate_objectives", "plot_objectives"}
+OF_ANALYSIS = {
+    "plot_effects", "plot_learning_curves", "plot_noise_floors", "plot_seeds_needed", "plot_difficulty",
+    "plot_coverage",
+}  # fmt: skip
+OF_COUNTS = OF_ANALYSIS | {"plot_solve_rates", "plot_costs"}
+OF_POLICIES = {"plot_quadrants", "plot_decisive_tokens"}
+OF_DYNAMICS = {"plot_clip_fraction", "plot_ratio_advantage", "plot_training_course"}
+OF_RECORDS = OF_DYNAMICS | OF_POLICIES
+PLOT_OBJECTIVES = {"plot_gradient_weight", "plot_upper_bounds"}
+OF_OBJECTIVES = {"tabulate_objectives"} | PLOT_OBJECTIVES
 FIGURES = OF_COUNTS | OF_RECORDS
 STATISTICS = {
     "estimate_scores", "measure_noise_floors", "estimate_effects", "estimate_power", "summarise_difficulty",
@@ -217,11 +224,11 @@ ROWS: dict[str, tuple[Change, set[str]]] = {
     ),
     "a clip policy asked about": (
         setting("analysis.policies.wide", {"bounds": "ppo", "eps_low": 3.0e-3, "eps_high": 9.0e-3}),
-        {"ask_policies", "plot_policies", "report"},
+        {"ask_policies", "report"} | OF_POLICIES,
     ),
     "the code of a clip policy that is only asked about": (
         code("objectives/bounds.py", "plain.upper.clamp(max=dual_clip_bound)", "plain.upper"),
-        {"ask_policies", "plot_policies", "report"},
+        {"ask_policies", "report"} | OF_POLICIES,
     ),
     "a setting of all runs": (setting("training.learning_rate", 1.0e-4), EVERY_RUN),
     "training.steps raised": (
@@ -252,12 +259,14 @@ ROWS: dict[str, tuple[Change, set[str]]] = {
     ),
     "a version of a statistics library": (
         newer_library("scipy"),
-        STATISTICS - {"summarise_coverage", "pick_examples"} | {"check_reachability"} | END - OF_RECORDS,
+        STATISTICS - {"summarise_coverage", "pick_examples"}
+        | {"check_reachability", "report"}
+        | OF_ANALYSIS - {"plot_coverage"},
     ),
-    "margin": (setting("analysis.margin", 0.1), STATISTICS | END - OF_RECORDS),
-    "alpha": (setting("analysis.alpha", 0.1), STATISTICS | END - OF_RECORDS),
-    "figure code": (append("figures/clip_fraction.py", "\nprint('other colours')\n"), {"plot_dynamics", "report"}),
-    "a version of the plotting library": (newer_library("altair"), END | {"plot_objectives"}),
+    "margin": (setting("analysis.margin", 0.1), STATISTICS | OF_ANALYSIS | {"report"}),
+    "alpha": (setting("analysis.alpha", 0.1), STATISTICS | OF_ANALYSIS | {"report"}),
+    "figure code": (append("figures/clip_fraction.py", "\nprint('other colours')\n"), {"plot_clip_fraction", "report"}),
+    "a version of the plotting library": (newer_library("altair"), END | PLOT_OBJECTIVES),
     "the question": (setting("question", "Another one?"), {"report"}),
     "seed of the generated train set": (
         setting("data.train.seed", 8),

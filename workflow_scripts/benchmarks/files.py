@@ -7,13 +7,14 @@ from pathlib import Path
 from typing import Any
 
 from workflow_scripts import file_kinds
+from workflow_scripts.errors import UserError
 
 _BATCH = 4096
 _ALLOWED = "a local file must end in .jsonl, .json or .parquet"
 _PACKED = (".gz", ".bz2", ".xz", ".zst", ".zip", ".tar")
 
 
-class SourceError(Exception):
+class SourceError(UserError):
     """A set cannot be had or a row is not usable; one line that names the file and line, or what to set."""
 
 

@@ -19,7 +19,9 @@ from pathlib import Path
 from typing import Any
 
 from workflow_scripts import tables
-from workflow_scripts.commands import DEFAULT_STUDY, declared, read_study, root_of, study_parser, unlock
+from workflow_scripts.commands import unlock
+from workflow_scripts.launch import declared
+from workflow_scripts.launch.study_file import DEFAULT_STUDY, read_study, root_of, study_parser
 
 LISTED = 40  # mismatches shown one by one
 

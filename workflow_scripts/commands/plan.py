@@ -3,9 +3,11 @@
 from argparse import ArgumentTypeError
 from contextlib import suppress
 
-from workflow_scripts.commands import columns, declared, disk, read_study, root_of, study_parser
-from workflow_scripts.commands.cost import completions, cost, hours_line
-from workflow_scripts.commands.progress import Run, read_runs
+from workflow_scripts.figures.words import columns
+from workflow_scripts.launch import declared, disk
+from workflow_scripts.launch.cost import completions, cost, hours_line
+from workflow_scripts.launch.progress import Run, read_runs
+from workflow_scripts.launch.study_file import read_study, root_of, study_parser
 from workflow_scripts.study import Study
 
 

@@ -5,7 +5,7 @@ import json
 import re
 from typing import Any
 
-from workflow_scripts.commands import DEFAULT_STUDY
+from workflow_scripts.launch.study_file import DEFAULT_STUDY
 from workflow_scripts.study import Study
 
 SCHEMA = DEFAULT_STUDY.parent / "rules" / "schemas" / "study.schema.json"

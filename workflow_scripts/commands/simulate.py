@@ -11,8 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from workflow_scripts import platforms, tables
-from workflow_scripts.commands import columns
-from workflow_scripts.figures.words import markdown_table
+from workflow_scripts.figures.words import columns, markdown_table
 from workflow_scripts.statistics import designs, simulation
 from workflow_scripts.statistics.designs import MARGIN, SEEDS, UNEQUAL, Cell
 from workflow_scripts.statistics.effects import NO_DIFFERENCE

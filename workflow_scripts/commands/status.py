@@ -3,9 +3,10 @@
 import time
 from collections.abc import Sequence
 
-from workflow_scripts.commands import columns, declared, read_study, root_of, study_parser
-from workflow_scripts.commands.progress import Run, expected, read_runs
-from workflow_scripts.figures.words import percent
+from workflow_scripts.figures.words import columns, percent
+from workflow_scripts.launch import declared
+from workflow_scripts.launch.progress import Run, expected, read_runs
+from workflow_scripts.launch.study_file import read_study, root_of, study_parser
 
 SILENT = 600.0  # seconds without a word from the trainer after which its step is shown with its time
 

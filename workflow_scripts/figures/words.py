@@ -47,3 +47,9 @@ def markdown_table(rows: list[list[str]]) -> str:
     plain = [[" ".join(cell.split()).replace("|", "\\|") for cell in row] for row in rows]
     lines = ["| " + " | ".join(row) + " |" for row in plain]
     return "\n".join([lines[0], "|" + "---|" * len(rows[0]), *lines[1:]])
+
+
+def columns(rows: list[list[str]]) -> str:
+    """Rows as aligned text columns."""
+    widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
+    return "\n".join("  ".join(cell.ljust(w) for cell, w in zip(row, widths, strict=True)).rstrip() for row in rows)

@@ -16,6 +16,7 @@ from importlib.metadata import version as installed_version
 from pkgutil import iter_modules
 from types import ModuleType
 
+from workflow_scripts.errors import UserError
 from workflow_scripts.grading._alternatives import alternatives
 
 REWARD_VERSION = 1
@@ -38,11 +39,11 @@ Row = tuple[str, str, bool]  # completion, reference answer, cut at the token li
 Grader = Callable[[str, str, bool], Verdict]
 
 
-class GraderError(Exception):
+class GraderError(UserError):
     """A grader could not work at all; one line for the user."""
 
 
-class RewardVersionError(Exception):
+class RewardVersionError(UserError):
     """A run is held to another version of the reward than this code has; one line for the user."""
 
 

@@ -46,9 +46,9 @@ def compare(said: str, gold: str) -> tuple[str, str | None]:
     """Status of an answer, in tidy LaTeX as is the reference answer, and its value if that is a rational number."""
     from sympy import Rational
 
-    from workflow_scripts.grading._equality import equal
-    from workflow_scripts.grading._expression import Unreadable
-    from workflow_scripts.grading._reading import Scalar, read
+    from workflow_scripts.grading.math_answer.equality import equal
+    from workflow_scripts.grading.math_answer.expression import Unreadable
+    from workflow_scripts.grading.math_answer.reading import Scalar, read
 
     try:
         reference = _reference(gold)
@@ -67,7 +67,7 @@ def compare(said: str, gold: str) -> tuple[str, str | None]:
 
 @lru_cache(1024)
 def _reference(gold: str) -> Any:
-    from workflow_scripts.grading._reading import read
+    from workflow_scripts.grading.math_answer.reading import read
 
     return read(gold, reference=True)
 

@@ -16,10 +16,10 @@ import unicodedata
 from fractions import Fraction
 
 from workflow_scripts.grading import Verdict
-from workflow_scripts.grading._latex import tidy
-from workflow_scripts.grading._names import names_quantity
-from workflow_scripts.grading._number_words import MULTIPLIERS, SMALL, leading_number
-from workflow_scripts.grading._place import (
+from workflow_scripts.grading._answer_text.latex import tidy
+from workflow_scripts.grading._answer_text.names import names_quantity
+from workflow_scripts.grading._answer_text.number_words import MULTIPLIERS, SMALL, leading_number
+from workflow_scripts.grading._answer_text.place import (
     after_markers,
     after_thinking,
     announced,
@@ -28,8 +28,8 @@ from workflow_scripts.grading._place import (
     goes_on,
     in_boxes,
 )
-from workflow_scripts.grading._sentences import value_in
-from workflow_scripts.grading._units import is_unit, measure, unit
+from workflow_scripts.grading._answer_text.sentences import value_in
+from workflow_scripts.grading._answer_text.units import is_unit, measure, unit
 
 REWARD_VERSION = 3
 

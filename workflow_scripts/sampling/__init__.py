@@ -5,10 +5,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol, Self
 
+from workflow_scripts.errors import UserError
+
 TEMPLATE_DATE = "2024-07-26"  # the day that Llama's own templates print where they are given no date
 
 
-class EngineError(Exception):
+class EngineError(UserError):
     """The engine cannot do this; one line for the user."""
 
 

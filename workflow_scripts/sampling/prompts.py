@@ -10,12 +10,13 @@ from typing import Any
 from jinja2.exceptions import TemplateError
 from transformers import PreTrainedTokenizerBase
 
+from workflow_scripts.errors import UserError
 from workflow_scripts.sampling import TEMPLATE_DATE
 
 _RANDOM = re.compile(r"\|\s*random\b|\blipsum\b")  # what of Jinja is not the same at every call
 
 
-class PromptError(Exception):
+class PromptError(UserError):
     """The tokenizer cannot make prompts of this family; one line for the user."""
 
 
@@ -68,6 +69,20 @@ def refuse_ended(tokenizer: PreTrainedTokenizerBase, ids: list[int], ends: set[i
             )
         if tokenizer.decode([token]).strip():
             return
+
+
+def check_positions(config: Any, prompts: list[list[int]], key: str, completion: int) -> None:
+    """Raises PromptError where the longest prompt with a whole completion is longer than the model can take."""
+    limit = getattr(config.get_text_config(decoder=True), "max_position_embeddings", None)
+    prompt = max(map(len, prompts), default=0)
+    if limit is not None and prompt + completion > limit:
+        left = limit - completion
+        shorter = key.startswith("rollout.") and left >= min(map(len, prompts))
+        out = f"; or rollout.max_prompt: {left}, which leaves out the problems with longer prompts" if shorter else ""
+        raise PromptError(
+            f"{key}: {completion}: at most {limit - prompt}: the longest prompt has {prompt} tokens, and the model "
+            f"takes {limit} tokens{out}"
+        )
 
 
 def appended(tokenizer: PreTrainedTokenizerBase) -> list[int]:

@@ -6,7 +6,9 @@ room for new ones (continuous batching): a step costs what is still being writte
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from importlib.metadata import version
 from itertools import takewhile
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,6 +17,7 @@ from accelerate.utils.memory import clear_device_cache, should_reduce_batch_size
 from torch import Tensor
 from transformers import DynamicCache, GenerationConfig, PreTrainedTokenizerBase
 
+from workflow_scripts.models import weights
 from workflow_scripts.sampling import Completion, EngineError, Options
 from workflow_scripts.sampling.key_values import BLOCK, Slots, key_value_dtype, one_token_attention
 from workflow_scripts.sampling.memory import free_bytes
@@ -295,3 +298,50 @@ def sample(
                 print(f"out of memory: {size} completions at once from here on", flush=True)
             clear_device_cache()
     return [result[row] for row in range(len(prompts))]
+
+
+@contextmanager
+def _fitting() -> Iterator[None]:
+    """A model that does not fit is the user's to know."""
+    try:
+        yield
+    except RuntimeError as error:
+        if not should_reduce_batch_size(error):
+            raise
+        raise EngineError(
+            "out of memory: the model itself does not fit; model.dtype: bfloat16 takes half of float32"
+        ) from None
+
+
+class TransformersEngine:
+    """Sampling with the model in this process; adapters are put on one base."""
+
+    def __init__(self, base: Path, dtype: str, device: str, batch_size: int | str) -> None:
+        self.name = f"transformers {version('transformers')}"
+        self.dtype, self.device, self.batch_size = dtype, device, batch_size
+        with _fitting():
+            model, self.tokenizer = weights.load_base(base, dtype)
+            self.base: Any = model.to(device).eval()
+        self.model = self.base
+
+    def load(self, checkpoint: Path | None) -> None:
+        """The adapter, or the weights, of a checkpoint; None is the base, to be asked for before any adapter."""
+        if checkpoint is None:
+            self.model = self.base
+            return
+        fault = weights.adapter_fault(self.base, checkpoint) if weights.is_adapter(checkpoint) else None
+        if fault:
+            manifest = checkpoint.parents[1] / "checkpoints.parquet"
+            raise EngineError(
+                f"{checkpoint}: an adapter of another base: {fault}; delete {manifest} to train this run again"
+            )
+        adapted = weights.is_adapter(checkpoint)
+        if not adapted:
+            self.base = self.model = None  # one model at a time
+        with _fitting():
+            self.model = weights.load_checkpoint(self.base, checkpoint, self.dtype).to(self.device).eval()
+        self.base = self.model if adapted else None
+
+    def sample(self, prompts: list[list[int]], seeds: list[int], options: Options) -> list[Completion]:
+        """See `sampling.Engine`."""
+        return sample(self.model, self.tokenizer, prompts, seeds, options, self.batch_size)

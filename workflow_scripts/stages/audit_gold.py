@@ -11,8 +11,8 @@ from typing import Any
 
 from workflow_scripts import grading, tables
 from workflow_scripts.grading._alternatives import alternatives
-from workflow_scripts.grading._copied import expressions, may_equal
-from workflow_scripts.stages._command import Job, StageError, run
+from workflow_scripts.grading.math_answer.copies import expressions, may_equal
+from workflow_scripts.job import Job, run
 
 LIBRARIES = ()
 
@@ -25,10 +25,7 @@ _REASONS = {
 
 
 def _graded(name: str, rows: list[grading.Row], questions: list[str] | None = None) -> list[grading.Verdict]:
-    try:
-        return grading.grade_many(name, rows, questions)
-    except grading.GraderError as error:
-        raise StageError(str(error)) from None
+    return grading.grade_many(name, rows, questions)
 
 
 def _faults(name: str, answers: list[str]) -> list[tuple[str, str | None]]:
@@ -94,10 +91,7 @@ def _contradicted(name: str, questions: list[str], answers: list[str]) -> Iterat
 def main(job: Job) -> None:
     name = job.settings["grader"]
     if "reward_version" in job.settings:  # the train set
-        try:
-            grading.hold_to(job.settings["reward_version"], name)
-        except grading.RewardVersionError as error:
-            raise StageError(str(error)) from None
+        grading.hold_to(job.settings["reward_version"], name)
     problems = tables.read(job.input("problems"), tables.PROBLEMS).to_pylist()
     faults = _faults(name, [problem["answer"] for problem in problems])
     sound = [position for position, (_, reason) in enumerate(faults) if reason is None]

@@ -9,7 +9,8 @@ import numpy as np
 from workflow_scripts import tables
 from workflow_scripts.decontamination import controls
 from workflow_scripts.decontamination.overlap import KINDS, REMOVED_KINDS, Holdout, Pairs
-from workflow_scripts.stages._command import Job, StageError, run
+from workflow_scripts.errors import UserError
+from workflow_scripts.job import Job, run
 
 LIBRARIES = ()
 
@@ -115,7 +116,7 @@ def _problems(path: str) -> Problems:
 def _check_controls(benchmark: str, rows: Sequence[Row]) -> None:
     missed = [row for row in rows if not row["caught"] and row["kind"] in controls.MUST_BE_FOUND]
     if missed:
-        raise StageError(
+        raise UserError(
             f"{benchmark}: the positive control failed: {len(missed)} of {len(rows)} copies not found, the first "
             f"is {missed[0]['kind']} of problem {missed[0]['holdout_problem_id']}; no train row can be called clean"
         )

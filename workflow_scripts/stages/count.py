@@ -7,7 +7,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from workflow_scripts import tables
-from workflow_scripts.stages._command import Job, StageError, run
+from workflow_scripts.errors import UserError
+from workflow_scripts.job import Job, run
 
 LIBRARIES = ()
 
@@ -19,7 +20,7 @@ def _present(paths: Iterable[str], allow_missing: bool) -> list[str]:
     paths = list(paths)
     missing = [path for path in paths if not Path(path).is_file()]
     if missing and not allow_missing:
-        raise StageError(
+        raise UserError(
             f"{missing[0]}: the file is missing ({len(missing)} of {len(paths)} are); allow_missing: true skips them"
         )
     return [path for path in paths if path not in missing]
@@ -51,14 +52,14 @@ def _check_provenance(job: Job) -> None:
             first_of_all = first_of_all or (path, footer.get("libraries", {}))
             other_kinds = [kind for kind in made if made[kind] != first[1][kind]]
             if other_kinds:
-                raise StageError(
+                raise UserError(
                     f"{path} and {first[0]} were trained with different {' and '.join(other_kinds)}; delete the older "
                     "run, it will run again"
                 )
             ours, other = footer.get("libraries", {}), first_of_all[1]
             different = [name for name in sorted({*ours, *other}) if ours.get(name) != other.get(name)]
             if different:
-                raise StageError(
+                raise UserError(
                     f"{path} and {first_of_all[0]} were trained with different versions of {', '.join(different)}"
                 )
 
@@ -73,7 +74,7 @@ def _check_sampling(job: Job) -> None:
         before, other = first.setdefault(alike.get("benchmark", ""), (path, alike))
         different = [key for key in sorted({*alike, *other}) if alike.get(key) != other.get(key)]
         if different:
-            raise StageError(
+            raise UserError(
                 f"{path} and {before} were sampled with different {', '.join(different)}; delete the older one, it "
                 "will be made again"
             )
@@ -82,7 +83,7 @@ def _check_sampling(job: Job) -> None:
 def _samples(path: str, arm: str, seed: int) -> pa.Table:
     samples = tables.read(path, tables.SAMPLES)
     if pc.unique(samples["arm"]).to_pylist() != [arm] or pc.unique(samples["seed"]).to_pylist() != [seed]:
-        raise StageError(f"{path}: holds samples of another run than {arm}, seed {seed}")
+        raise UserError(f"{path}: holds samples of another run than {arm}, seed {seed}")
     return samples
 
 
@@ -100,7 +101,7 @@ def _check_equal_sizes(counts: pa.Table) -> None:
     sizes = counts.group_by(["benchmark"]).aggregate([("samples", "min"), ("samples", "max")]).to_pylist()
     for row in sizes:
         if row["samples_min"] != row["samples_max"]:
-            raise StageError(
+            raise UserError(
                 f"{row['benchmark']}: between {row['samples_min']} and {row['samples_max']} samples a problem; an "
                 "evaluation in evals/ or base/ is of other settings than the rest"
             )
@@ -140,7 +141,7 @@ def main(job: Job) -> None:
     _check_provenance(job)
     _check_sampling(job)
     if not job.inputs["samples"]:
-        raise StageError(f"{job.root}: no samples.parquet of any run is there")
+        raise UserError(f"{job.root}: no samples.parquet of any run is there")
     counts = _counted(pa.concat_tables([_samples(path, *files[path]) for path in job.inputs["samples"]]))
     _check_equal_sizes(counts)
     excluded = _excluded(job)

@@ -2,16 +2,13 @@
 
 from workflow_scripts import tables
 from workflow_scripts.benchmarks import sources
-from workflow_scripts.stages._command import Job, StageError, run
+from workflow_scripts.job import Job, run
 
 LIBRARIES = ()
 
 
 def main(job: Job) -> None:
-    try:
-        rows, source = sources.fetch(job.settings["set"], job.compute.get("data_dir"))
-    except sources.SourceError as error:
-        raise StageError(str(error)) from None
+    rows, source = sources.fetch(job.settings["set"], job.compute.get("data_dir"))
     if source.get("gaps"):
         print(f"{source['gaps']} of {source['rows']} rows without question or answer left out (gaps: drop)", flush=True)
     if source.get("unused_columns"):

@@ -1,18 +1,19 @@
 """Grade completions, all of a checkpoint together; equal ones of a problem are graded once."""
 
 from workflow_scripts import grading, tables
-from workflow_scripts.stages import _retention
-from workflow_scripts.stages._command import Job, StageError, run
+from workflow_scripts.errors import UserError
+from workflow_scripts.job import Job, run
+from workflow_scripts.models import retention
 
 LIBRARIES = ()
 
 
 def _hold_to_what_is_asked(job: Job) -> None:
-    """Raises StageError for completions drawn in another way: a job that outlived its Snakemake may have left them."""
+    """Raises UserError for completions drawn in another way: a job that outlived its Snakemake may have left them."""
     made = tables.provenance(job.input("completions"))
     asked = {"settings": job.settings["sampled"], "code": job.settings["sampling_code"]}
     if any(made.get(name) != value for name, value in asked.items()):
-        raise StageError(
+        raise UserError(
             f"{job.input('completions')}: drawn with other settings or by other code than the study asks for, by a job "
             "that outlived its Snakemake; delete it to draw again"
         )
@@ -28,14 +29,11 @@ def main(job: Job) -> None:
     asked = [completions[column].to_pylist() for column in ("problem_id", "completion", "truncated")]
     for problem_id, completion, truncated in zip(*asked, strict=True):
         if problem_id not in known:
-            raise StageError(f"{job.input('completions')}: problem {problem_id} is not in {job.input('holdout')}")
+            raise UserError(f"{job.input('completions')}: problem {problem_id} is not in {job.input('holdout')}")
         answer, question = known[problem_id]
         rows.append((completion, answer, truncated))
         questions.append(question)
-    try:
-        verdicts = grading.grade_many(name, rows, questions if job.settings.get("copied") == "refuse" else None)
-    except grading.GraderError as error:
-        raise StageError(str(error)) from None
+    verdicts = grading.grade_many(name, rows, questions if job.settings.get("copied") == "refuse" else None)
     found = {
         "status": [verdict.status for verdict in verdicts],
         "correct": [verdict.status == "correct" for verdict in verdicts],
@@ -45,7 +43,7 @@ def main(job: Job) -> None:
     engine = tables.provenance(job.input("completions")).get("engine")
     job.write("samples", tables.SAMPLES, columns, reward_version=grading.version(name), engine=engine)
     if "checkpoints" in job.inputs:  # of a run
-        _retention.drop_sampled_weights(_retention.of_sampling(job))
+        retention.drop_sampled_weights(retention.of_sampling(job))
 
 
 if __name__ == "__main__":

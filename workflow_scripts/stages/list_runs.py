@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Any
 
 from workflow_scripts import tables
-from workflow_scripts.stages._command import Job, run
-from workflow_scripts.stages._records import run_files
+from workflow_scripts.analysis.records import run_files
+from workflow_scripts.job import Job, run
 from workflow_scripts.training.finished import HANDED_OUT, RESUMES
 
 LIBRARIES = ()

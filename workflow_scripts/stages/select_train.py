@@ -4,7 +4,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from workflow_scripts import tables
-from workflow_scripts.stages._command import Job, StageError, run
+from workflow_scripts.errors import UserError
+from workflow_scripts.job import Job, run
 
 LIBRARIES = ()
 
@@ -29,7 +30,7 @@ def main(job: Job) -> None:
         fit = kept.filter(pc.invert(pc.is_in(kept["problem_id"], problem_ids)))
         kept, removed[reason] = fit, len(kept) - len(fit)
     if not len(kept):
-        raise StageError(
+        raise UserError(
             f"{job.input('candidates')}: no train row is left of {len(candidates)}: "
             + ", ".join(f"{number} {reason}" for reason, number in removed.items())
         )

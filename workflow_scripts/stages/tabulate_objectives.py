@@ -9,8 +9,8 @@ import numpy as np
 import pandas as pd
 
 from workflow_scripts import tables
-from workflow_scripts.stages._command import Job, run
-from workflow_scripts.stages._decisive import Unanswerable, bounds
+from workflow_scripts.analysis.decisive import Unanswerable, bounds
+from workflow_scripts.job import Job, run
 
 LIBRARIES = ()
 GRID = 31  # log ratios

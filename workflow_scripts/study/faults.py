@@ -10,6 +10,8 @@ from pydantic import BaseModel, GetCoreSchemaHandler, GetJsonSchemaHandler
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema, core_schema
 
+from workflow_scripts.errors import UserError
+
 Path = tuple[str | int, ...]
 
 _ALLOWED = {
@@ -29,7 +31,7 @@ _ALLOWED = {
 _KINDS = {"int": "a whole number", "float": "a number", "bool": "true or false"}
 
 
-class StudyFaults(Exception):
+class StudyFaults(UserError):
     """All that is wrong with a study, one line each."""
 
     def __init__(self, lines: list[str]) -> None:

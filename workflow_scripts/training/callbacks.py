@@ -15,8 +15,8 @@ from accelerate import PartialState
 from accelerate.utils import gather_object
 from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
+from workflow_scripts.models.weights import is_adapter, plain_adapter_config, save_checkpoint
 from workflow_scripts.training.finished import write_json
-from workflow_scripts.training.models import is_adapter, plain_adapter_config, save_checkpoint
 from workflow_scripts.training.records import Recorder
 from workflow_scripts.training.state import StateFolder, folder_rows, put_in_place, weights_hash
 

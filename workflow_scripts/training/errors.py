@@ -1,7 +1,9 @@
 """Why a training cannot go on."""
 
+from workflow_scripts.errors import UserError
 
-class TrainingError(Exception):
+
+class TrainingError(UserError):
     """A fault of the run; one line for the user."""
 
 

@@ -22,13 +22,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from workflow_scripts.errors import UserError
+
 BEAT_SECONDS = 10.0
 DEAD_SECONDS = 60.0  # without a beat
 POLL_SECONDS = 1.0
 _BOOT = Path("/proc/sys/kernel/random/boot_id")
 
 
-class LeaseError(Exception):
+class LeaseError(UserError):
     """The lease is another job's; its text says whose."""
 
 

@@ -8,6 +8,7 @@ from typing import Any
 import torch
 
 from workflow_scripts.sampling.memory import machine_bytes
+from workflow_scripts.training.processes import processes
 
 USABLE = 0.8  # of the memory; the rest is for fragments, library contexts and what sampling leaves
 HEAD_TOKENS, HEAD_VOCABULARY = 4096, 32768  # one tile of logits, as TRL computes log probabilities
@@ -65,3 +66,20 @@ def rollouts_at_once(
     tile = HEAD_TOKENS * (HEAD_VOCABULARY * compute_bytes + used * 4 * HEAD_COPIES)
     free = USABLE * available - fixed - tile
     return max(1, min(LARGEST, int(free / (tokens * activations(model, compute_bytes, checkpointing)))))
+
+
+def micro_batch(model: Any, settings: dict[str, Any], compute: dict[str, Any], tokens: int) -> int:
+    """Rollouts at once of a run with these settings, at most `tokens` tokens each, prompt and completion."""
+    colocated = compute["engine"] == "vllm" and compute["vllm"]["mode"] == "colocate"
+    reserved = compute["vllm"]["training_memory"] if colocated else 0.0
+    adapter = settings["model"].get("adapter")
+    return rollouts_at_once(
+        model,
+        tokens=tokens,
+        available=device_bytes(compute["device"], compute["threads"], reserved),
+        compute_bytes=2 if settings["model"]["dtype"] == "bfloat16" else 4,
+        checkpointing=compute["gradient_checkpointing"],
+        adapter=bool(adapter),
+        copies=2 if processes(compute) > 1 else 1,
+        reference=bool(settings["training"]["beta"]) and not adapter,
+    )

@@ -15,11 +15,13 @@ from typing import Any
 import torch
 from torch.multiprocessing.spawn import ProcessException, start_processes
 
+from workflow_scripts.errors import UserError
+
 TRACEBACK = 4000  # characters, few enough for those of all processes to fit in a pipe
 SECONDS_TO_END = 5.0  # for the others, when one has failed: they stand in a collective that will never end
 
 
-class ProcessesError(Exception):
+class ProcessesError(UserError):
     """A process has ended in a way that says nothing itself; one line for the user."""
 
 

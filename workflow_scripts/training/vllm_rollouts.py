@@ -22,6 +22,7 @@ from peft.tuners.tuners_utils import BaseTunerLayer
 from transformers import AutoConfig
 from trl.generation import vllm_generation
 
+from workflow_scripts.models.weights import save_checkpoint
 from workflow_scripts.sampling import EngineError, Options
 from workflow_scripts.sampling.stop_strings import end_at_stop
 from workflow_scripts.sampling.transformers_engine import end_tokens
@@ -33,7 +34,6 @@ from workflow_scripts.sampling.vllm_engine import (
     reload_weights,
     sampling_parameters,
 )
-from workflow_scripts.training.models import save_checkpoint
 
 REQUESTS = 64  # to a server, at once
 

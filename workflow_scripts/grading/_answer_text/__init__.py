@@ -1,0 +1,1 @@
+"""Finding an answer in a completion and reading its notation, for every grader."""

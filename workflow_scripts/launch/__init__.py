@@ -1,0 +1,1 @@
+"""What happens before and after Snakemake's jobs."""

@@ -1,0 +1,1 @@
+"""Model folders: their files, their weights, and the embedded base."""

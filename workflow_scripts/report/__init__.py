@@ -1,0 +1,1 @@
+"""What the report page and the summary say."""
