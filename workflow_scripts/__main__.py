@@ -1,34 +1,33 @@
 """`armslength`: what needs no DAG. `armslength --help` lists the commands."""
 
+import ast
 import difflib
 import errno
 import importlib
 import os
+import pkgutil
 import sys
+from pathlib import Path
 
-from workflow_scripts import platforms
+from workflow_scripts import commands, platforms
 
 _UNWRITABLE = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM)
 BROKEN_PIPE = 128 + 13  # what the shell says of a program that SIGPIPE ended
 
-COMMANDS = {
-    "plan": "what the study would train and sample, and what exists already",
-    "status": "where each run stands, read from the files alone",
-    "selftest": "check the clip rules and the statistics on worked examples: seconds, offline, no model",
-    "audit": "could the clip of a TRL run (trainer_state.json) bind, and did it",
-    "compare": "the report's verdicts for results made elsewhere: a table, logs of lm-eval or lighteval",
-    "simulate": "simulated studies with a known truth: do intervals and verdicts keep their word",
-    "adopt": "take over results of unknown history (a fresh clone with cached parquet) where they prove to be current",
-    "unlock": "let a study go on after its Snakemake was killed",
-    "schema": "write the JSON schema of the study file for editors",
-}
+COMMANDS = tuple(module.name for module in pkgutil.iter_modules(commands.__path__))
+
+
+def summary(name: str) -> str:
+    """The first line of a command's docstring, without importing the module: "`armslength NAME`: what it does"."""
+    (path,) = commands.__path__
+    file = next(path for path in (Path(path, f"{name}.py"), Path(path, name, "__init__.py")) if path.is_file())
+    docstring = ast.get_docstring(ast.parse(file.read_text(encoding="utf-8"))) or ""
+    return docstring.partition("\n")[0].partition(": ")[2]
 
 
 def usage() -> str:
     """One line per command."""
-    return "usage: armslength COMMAND [--help]\n\n" + "\n".join(
-        f"  {name:<10}{text}" for name, text in COMMANDS.items()
-    )
+    return "usage: armslength COMMAND [--help]\n\n" + "\n".join(f"  {name:<10}{summary(name)}" for name in COMMANDS)
 
 
 def _run() -> int:

@@ -1,6 +1,7 @@
-"""Imports go one way: stages → {training, sampling, benchmarks, figures} → {objectives, grading, …} → nothing."""
+"""The rooms of the package, and what each may import: the table of CONTRIBUTING.md is held by the imports."""
 
 import ast
+import re
 from pathlib import Path
 
 import pytest
@@ -8,21 +9,8 @@ import pytest
 from workflow_scripts import digest
 
 PACKAGE = "workflow_scripts"
-ROOT = Path(__file__).resolve().parents[2] / PACKAGE
-UPPER = {"training", "sampling", "benchmarks", "figures"}
-LOWER = {"objectives", "grading", "decontamination", "statistics"}
-ANYWHERE = {"tables", "file_kinds", "platforms"}  # may be imported by all
-ALLOWED = {
-    **dict.fromkeys(UPPER, LOWER | ANYWHERE),
-    **dict.fromkeys(LOWER, ANYWHERE),
-    "training": LOWER | ANYWHERE | {"sampling"},  # rollouts are sampled as evaluations are
-    "stages": UPPER | LOWER | ANYWHERE,
-    "tables": set(),
-    "file_kinds": set(),
-    "platforms": set(),
-    "home": set(),
-    "digest": set(),
-}
+REPOSITORY = Path(__file__).resolve().parents[2]
+ROOT = REPOSITORY / PACKAGE
 # Pure functions of arrays: no table library, no files.
 BARE = {
     "statistics": {"pandas", "pyarrow", "torch"},
@@ -53,15 +41,41 @@ def imported(module: str, *, top_only: bool = False) -> set[str]:
 
 
 def layers(names: set[str]) -> set[str]:
-    """The parts of our package among the names."""
+    """The rooms of our package among the names."""
     return {name.split(".")[1] for name in names if name.startswith(PACKAGE + ".")}
 
 
-@pytest.mark.parametrize("module", modules())
-def test_imports_go_one_way(module: str) -> None:
-    layer = module.split(".")[0]
-    if layer in ALLOWED:
-        assert layers(imported(module)) - {layer} <= ALLOWED[layer]
+def said_rooms() -> dict[str, set[str]]:
+    """Room → rooms that it may import, by the table of CONTRIBUTING.md."""
+    text = (REPOSITORY / "CONTRIBUTING.md").read_text(encoding="utf-8").partition("## Additions")[0]
+    rows = re.findall(r"^\| ((?:`\w+`(?:, )?)+) \| [^|]+ \|([^|]*)\|$", text, flags=re.MULTILINE)
+    return {room: set(re.findall(r"`(\w+)`", seen)) for rooms, seen in rows for room in re.findall(r"`(\w+)`", rooms)}
+
+
+def test_every_room_imports_what_contributing_says_and_nothing_else() -> None:
+    found: dict[str, set[str]] = {}
+    for module in modules():
+        room = module.split(".")[0]
+        found[room] = found.get(room, set()) | layers(imported(module)) - {room}
+    del found["__init__"], found["__main__"]
+    assert found == said_rooms()
+
+
+def test_no_two_rooms_import_each_other() -> None:
+    said = said_rooms()
+    reached: dict[str, set[str]] = {}
+
+    def below(room: str) -> set[str]:
+        if room not in reached:
+            reached[room] = set().union(*(below(other) | {other} for other in said[room]))
+        return reached[room]
+
+    assert all(room not in below(room) for room in said)
+
+
+@pytest.mark.parametrize("room", ["stages", "commands"])
+def test_a_room_of_rules_or_commands_holds_no_helpers(room: str) -> None:
+    assert not [path.name for path in (ROOT / room).glob("_[a-z]*.py")]
 
 
 @pytest.mark.parametrize("module", [m for m in modules() if m.split(".")[0] in BARE])
@@ -78,7 +92,7 @@ def test_only_what_extends_the_trainer_of_trl_imports_it(module: str) -> None:
 
 def stage_names() -> list[str]:
     """All stage modules."""
-    return [m.split(".")[1] for m in modules() if m.startswith("stages.") and not m.split(".")[1].startswith("_")]
+    return [m.split(".")[1] for m in modules() if m.startswith("stages.") and m != "stages.__init__"]
 
 
 @pytest.mark.parametrize("stage", stage_names())

@@ -5,13 +5,13 @@ import re
 import subprocess
 import sys
 import tomllib
-from importlib.util import find_spec
+from importlib import import_module
 from pathlib import Path
 
 import pytest
 import yaml
 
-from workflow_scripts.__main__ import COMMANDS
+from workflow_scripts.__main__ import COMMANDS, summary
 
 ROOT = Path(__file__).resolve().parents[2]
 CHAPTERS = ("data", "train", "evaluate", "analyse", "report")
@@ -83,14 +83,21 @@ def test_every_stage_has_its_rule() -> None:
     assert stages == set(stage_chapters())
 
 
-def test_every_command_exists() -> None:
-    for name in COMMANDS:
-        assert find_spec(f"workflow_scripts.commands.{name}"), name
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_command_has_its_line_of_help(name: str) -> None:
+    assert callable(import_module(f"workflow_scripts.commands.{name}").main)
+    docstring = import_module(f"workflow_scripts.commands.{name}").__doc__
+    assert docstring.partition("\n")[0] == f"`armslength {name}`: {summary(name)}" and len(summary(name)) > 20
 
 
 @pytest.mark.parametrize(
     ("arguments", "code", "said"),
-    [(["--help"], 0, "selftest"), ([], 0, "adopt"), (["stauts"], 2, "did you mean status?"), (["x"], 2, "one of plan")],
+    [
+        (["--help"], 0, "selftest"),
+        ([], 0, "adopt"),
+        (["stauts"], 2, "did you mean status?"),
+        (["x"], 2, "one of adopt"),
+    ],
 )
 def test_dispatcher(arguments: list[str], code: int, said: str) -> None:
     command = [sys.executable, "-m", "workflow_scripts", *arguments]

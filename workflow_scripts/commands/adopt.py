@@ -1,4 +1,4 @@
-"""`armslength adopt`: take over results of unknown history, such as a fresh clone with cached parquet.
+"""`armslength adopt`: take over results of unknown history, such as a clone with cached parquet, if they are current.
 
 Snakemake trusts modification times, which a clone does not keep: with shuffled ones it makes everything again, with
 equal ones it accepts stale results. The footer of each parquet file says more: the settings, code and inputs it was

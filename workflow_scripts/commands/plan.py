@@ -1,4 +1,4 @@
-"""`armslength plan`: what a study will cost before it is run."""
+"""`armslength plan`: what a study would train and sample, what that costs, and what exists already."""
 
 from argparse import ArgumentTypeError
 from contextlib import suppress

@@ -1,4 +1,4 @@
-"""Write rules/schemas/study.schema.json: what editors check a study file against, and show on hovering over a key."""
+"""`armslength schema`: write the JSON schema of the study file, by which editors check it and explain its keys."""
 
 import argparse
 import json

@@ -1,4 +1,4 @@
-"""`armslength selftest`: the clip rules and the statistics on examples that can be followed by hand; no model."""
+"""`armslength selftest`: check the clip rules and the statistics on worked examples: seconds, offline, no model."""
 
 import argparse
 import math

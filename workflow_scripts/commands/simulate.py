@@ -1,4 +1,4 @@
-"""`armslength simulate`: studies with a known truth are simulated: do intervals and verdicts keep their word?"""
+"""`armslength simulate`: simulate studies with a known truth: do intervals and verdicts keep their word?"""
 
 import argparse
 import multiprocessing

@@ -19,7 +19,10 @@ REPORTED = (  # tables that the report reads
     "counts", "scores", "effects", "noise_floors", "power", "difficulty", "coverage", "dynamics", "policies",
     "reachability", "rewards", "runs", "examples",
 )  # fmt: skip
-TABLES = (*REPORTED, "objectives")
+TABLES = (
+    *REPORTED,
+    "objectives",
+)
 SHOWN = 3  # missing results that one line names
 
 

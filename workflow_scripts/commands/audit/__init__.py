@@ -1,4 +1,4 @@
-"""`armslength audit FILE`: could the clip of a TRL run bind, and did it? Read from the log that the run left."""
+"""`armslength audit`: could the clip of a TRL run bind, and did it? Read from its log (trainer_state.json)."""
 
 import argparse
 import os

@@ -1,4 +1,4 @@
-"""`armslength compare FILE --baseline ARM --margin 0.03`: the report's verdicts for results that were made elsewhere.
+"""`armslength compare`: the report's verdicts for results made elsewhere: a table, or logs of lm-eval or lighteval.
 
 Numbers, verdicts and sentences come from the analysis stages of a study; here is only what they need to be given.
 """
