@@ -24,7 +24,7 @@ import psutil
 import pyarrow.parquet as pq
 import yaml
 
-sys.path[:0] = [str(parent) for parent in Path(__file__).resolve().parents[1:3]]
+sys.path[:0] = [str(Path(__file__).resolve().parents[up] / part) for up, part in ((1, "helpers"), (2, ""))]
 from copies import REPOSITORY, Copy, copied, environment  # noqa: E402
 
 from workflow_scripts import tables  # noqa: E402

@@ -22,7 +22,7 @@ from workflow_scripts.launch.study_file import DEFAULT_STUDY
 from workflow_scripts.report import markdown
 from workflow_scripts.statistics import power
 from workflow_scripts.statistics.arm import Arm
-from workflow_scripts.statistics.effects import NO_SPREAD, NOT_ASSESSABLE, judge
+from workflow_scripts.statistics.effects import NO_SPREAD, Verdict, judge
 from workflow_scripts.study import StudyFaults, load
 
 # No spread, no plan
@@ -61,7 +61,7 @@ def test_there_is_no_plan_without_spread(tmp_path: Path, correct: dict[str, list
     unknown = ["run_sd", "run_sd_upper80", "run_sd_of", "mde80_one", "mde80_family", "mde80_family_upper80"]
     assert found[[*unknown, "resolves_margin"]].isna().all(axis=None)
     assert set(found["reason"]) == {reason}
-    assert set(analyse("effects", chosen, rows)["verdict"]) == {NOT_ASSESSABLE}
+    assert set(analyse("effects", chosen, rows)["verdict"]) == {Verdict.NOT_ASSESSABLE}
     drawn = json.dumps(seeds_needed_chart(found, 0.05).to_dict())
     assert reason.split(",")[0][:40] in drawn and "resolve it" not in drawn
     assert markdown._power_note(found.replace({np.nan: None}).to_dict("records")).endswith(f"{reason}.")

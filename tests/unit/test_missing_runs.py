@@ -6,14 +6,14 @@ from pathlib import Path
 import pytest
 from report_study import ROLES, contents
 from test_records_tables import job, mixed, write_run
-from test_report import FIGURES, draw, effect, page, text, warnings
+from test_report import FIGURES, draw, effect, page, text, warnings_of
 
 from workflow_scripts import tables
 from workflow_scripts.commands.status import cell
 from workflow_scripts.launch.progress import read_runs
 from workflow_scripts.report import findings
 from workflow_scripts.stages import list_runs
-from workflow_scripts.training.finished import HANDED_OUT
+from workflow_scripts.training.finished import HANDED_OUT, forget_divergence, note_divergence
 
 NOT_FINITE = "the importance ratio is not finite at step 3: rollout 1 of prompt 0 in batch 0"
 
@@ -25,8 +25,7 @@ NOT_FINITE = "the importance ratio is not finite at step 3: rollout 1 of prompt 
         ("{'loss': 0.1}\nKilled", '{"step": 4, "steps": 8}', "missing", "stopped at update 4 of 8"),
         ("Killed", "{", "missing", "no checkpoints.parquet"),
         ("Killed", "[]", "missing", "no checkpoints.parquet"),
-        (f"\nx\narmslength: {NOT_FINITE}\n", '{"step": 2, "steps": 8}', "diverged", NOT_FINITE),
-        ("armslength: the loss is nan at step 5", None, "diverged", "the loss is nan at step 5"),
+        (f"\nx\narmslength: {NOT_FINITE}\n", '{"step": 2, "steps": 8}', "missing", NOT_FINITE),
         ("armslength: no space left on the disk", None, "missing", "no space left on the disk"),
     ],
 )
@@ -38,6 +37,18 @@ def test_why_a_run_is_missing(tmp_path: Path, log: str | None, progress: str | N
     list_runs.main(job(tmp_path, "runs", {"fixed": [0]}, allow_missing=True))
     (row,) = tables.read(tmp_path / "runs.parquet", tables.RUNS).to_pylist()
     assert (row["status"], row["reason"]) == (status, reason)
+
+
+def test_a_run_that_diverged_without_outputs_says_so_until_it_is_begun_again(tmp_path: Path) -> None:
+    folder = tmp_path / "state/fixed/seed-0"
+    folder.mkdir(parents=True)
+    for begun_again, status in ((False, "diverged"), (True, "missing")):
+        note_divergence(folder, NOT_FINITE)
+        if begun_again:
+            forget_divergence(folder)
+        list_runs.main(job(tmp_path, "runs", {"fixed": [0]}, allow_missing=True))
+        (row,) = tables.read(tmp_path / "runs.parquet", tables.RUNS).to_pylist()
+        assert (row["status"], row["reason"] == NOT_FINITE) == (status, status == "diverged")
 
 
 def test_a_run_that_was_trained_and_not_sampled_is_not_done(tmp_path: Path) -> None:
@@ -71,7 +82,7 @@ def test_a_run_that_diverged_is_a_warning_of_its_own(tmp_path: Path) -> None:
     rows = contents()["runs"]
     rows[3] |= {"status": "diverged", "reason": "the loss is nan at step 30", "steps": 24}
     rows[4] |= {"status": "diverged", "reason": NOT_FINITE, "steps": None}
-    said = warnings(page(tmp_path, contents() | {"runs": rows}))
+    said = warnings_of(page(tmp_path, contents() | {"runs": rows}))
     assert f"1 of 15 runs are missing: gapo seed 1 ({NOT_FINITE})." in said
     assert "Diverged, and not among the scores: gapo seed 1." in said
     counted = "Diverged, and counted with the scores of the last checkpoint: gapo seed 0"
@@ -119,7 +130,7 @@ def test_a_sensitivity_arm_fails_where_it_was_judged(
     assert check["verdict"] == state
     runs = contents()["runs"]
     runs[0] |= {"status": "missing", "reason": "no checkpoints.parquet"}
-    shown = warnings(page(tmp_path, contents() | {"effects": rows, "runs": runs}))
+    shown = warnings_of(page(tmp_path, contents() | {"effects": rows, "runs": runs}))
     assert ("cannot tell anything" in shown or "judged better than the baseline" in shown) == said
     if said:  # first of all
         first = (

@@ -130,7 +130,7 @@ def test_acting_characters_of_the_study_are_named_everywhere(tmp_path: Path) -> 
 
 
 def test_the_same_characters_are_named_in_completions() -> None:
-    script = (Path(visible.__file__).parent / "_page" / "examples.js").read_text(encoding="utf-8")
+    script = (Path(visible.__file__).parent / "page" / "examples.js").read_text(encoding="utf-8")
     named = re.search(r"text\.replace\(/\[(.*?)\]/g", script).group(1)  # type: ignore[union-attr]
     every = "".join(map(chr, range(0x10000)))
     assert re.findall(f"[{named}]", every) == re.findall(visible._ACTING, every)

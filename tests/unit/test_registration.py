@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 import yaml
-from test_report import page, text, warnings
+from test_report import page, text, warnings_of
 
 from workflow_scripts import tables
 from workflow_scripts.launch import registration
@@ -308,7 +308,7 @@ def test_reward_version_stays_pinned_until_another_is_recorded(runs: Runs) -> No
 def test_the_report_says_it_before_any_number_and_inert(runs: Runs) -> None:
     runs.start()
     html = page(runs.root)
-    assert warnings(html) == ""
+    assert warnings_of(html) == ""
     assert 'id="plan"' not in html
     assert "put on record on 2026-12-01, before training began, and nothing of it has changed (commit abc123+)" in text(
         html
@@ -316,9 +316,9 @@ def test_the_report_says_it_before_any_number_and_inert(runs: Runs) -> None:
     runs.train()
     runs.start(question="<script>alert(1)</script>", seeds=5, evaluation={"base_repeats": 5})
     html = page(runs.root)
-    assert "Deviation from the plan: question was “Does it help?” when training began" in warnings(html)
+    assert "Deviation from the plan: question was “Does it help?” when training began" in warnings_of(html)
     assert html.index('id="warnings"') < html.index('id="answer"') < html.index('id="plan"')
     assert "base_repeats was 3" in text(html)
-    assert "base_repeats" not in warnings(html)
+    assert "base_repeats" not in warnings_of(html)
     assert "Seeds added up to a planned look: seeds.{fixed, gapo, slow} was" in text(html)
     assert "<script>alert" not in html

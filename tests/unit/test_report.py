@@ -259,14 +259,20 @@ def test_numbers_in_words(said: str, shown: str) -> None:
     assert said == shown
 
 
-def draw(root: Path, name: str, rows: dict[str, list[dict]], arms: Sequence[str] = tuple(ROLES)) -> tuple[str, str]:
+def draw(
+    root: Path,
+    name: str,
+    rows: dict[str, list[dict]],
+    arms: Sequence[str] = tuple(ROLES),
+    declared: dict[str, list[int]] | None = None,
+) -> tuple[str, str]:
     """html and svg of a figure, made by its stage."""
     (figure,) = (figure for figure in catalogue.FIGURES if figure.name == name)
     job = write(root, rows, {}, {})
     options = {"arms": list(arms), "baseline": "gspo_asym", "branched": None, "margin": 0.05, "pass_at": 1}
     files = [str(root / f"{name}.{kind}") for kind in ("html", "svg")]
     inputs = {table: job.inputs[table] for table in figure.read}
-    plot.main(Job(figure.settings(options, None), {}, job.code, root, inputs, {"figure": files}, ()))
+    plot.main(Job(figure.settings(options, declared), {}, job.code, root, inputs, {"figure": files}, ()))
     return tuple(Path(path).read_text(encoding="utf-8") for path in files)
 
 

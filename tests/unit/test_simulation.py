@@ -18,17 +18,7 @@ from workflow_scripts.commands import compare, simulate
 from workflow_scripts.statistics import designs, effects, naive, power, simulation
 from workflow_scripts.statistics.arm import Arm
 from workflow_scripts.statistics.designs import BENCHMARK, MARGIN, POPULATION, Cell
-from workflow_scripts.statistics.effects import (
-    BETTER,
-    INCONCLUSIVE,
-    NO_DIFFERENCE,
-    UNDERPOWERED,
-    WORSE,
-    Estimate,
-    estimate,
-    judge,
-    verdict,
-)
+from workflow_scripts.statistics.effects import Estimate, Verdict, estimate, judge, verdict
 from workflow_scripts.statistics.simulation import Row
 
 
@@ -132,25 +122,25 @@ def test_theory_of_verdicts(of: Cell) -> None:
     assert sum(shares.values()) == pytest.approx(1)
     se, df = designs.oracle(of, str(of.estimand))
     quantile = stats.t.ppf(1 - 0.025 / len(of.looks), df)
-    for name, sign in ((BETTER, 1), (WORSE, -1)):
+    for name, sign in ((Verdict.BETTER, 1), (Verdict.WORSE, -1)):
         assert shares[name] == pytest.approx(stats.nct.sf(quantile, df, sign * of.delta / se), abs=3e-4)
     if of.estimand == BENCHMARK:
         assert (se, df) == (pytest.approx(of.setting.run_sd * (2 / of.looks[-1]) ** 0.5), 2 * of.looks[-1] - 2)
     if of.power:
-        assert shares[BETTER] == pytest.approx(0.8, abs=1e-3 if of.estimand == BENCHMARK else 0.01)
+        assert shares[Verdict.BETTER] == pytest.approx(0.8, abs=1e-3 if of.estimand == BENCHMARK else 0.01)
 
 
-Verdict = tuple[str, str | None]
+Said = tuple[str, str | None]
 
 
-def without_t(result: Estimate, alpha: float, margin: float, mde80: float, needs: str) -> Verdict:
+def without_t(result: Estimate, alpha: float, margin: float, mde80: float, needs: str) -> Said:
     """`verdict` whose equivalence is judged by the difference alone."""
     found = verdict(result, alpha, margin, mde80, needs)
-    same = found[0] not in (BETTER, WORSE) and abs(result.delta) < margin
-    return (NO_DIFFERENCE, None) if same else found
+    same = found[0] not in (Verdict.BETTER, Verdict.WORSE) and abs(result.delta) < margin
+    return (Verdict.NO_DIFFERENCE, None) if same else found
 
 
-def half_mde(result: Estimate, alpha: float, margin: float, mde80: float, needs: str) -> Verdict:
+def half_mde(result: Estimate, alpha: float, margin: float, mde80: float, needs: str) -> Said:
     """`verdict` given half the detectable effect."""
     return verdict(result, alpha, margin, mde80 / 2, needs)
 
@@ -167,13 +157,19 @@ def unshared(alpha: float, arms: int, looks: int) -> float:
 
 LOOKS = {"looks": (3, 5, 8), "repetitions": 400}
 BREAKAGES = [
-    (effects, "verdict", without_t, {"delta": MARGIN}, {(1, NO_DIFFERENCE), (6, NO_DIFFERENCE)}),
-    (effects, "verdict", without_t, {"delta": -MARGIN}, {(1, NO_DIFFERENCE), (6, NO_DIFFERENCE)}),
-    (effects, "verdict", half_mde, {"looks": (5,)}, {(1, UNDERPOWERED), (1, INCONCLUSIVE)}),
-    (power, "mde_in_se", half(power.mde_in_se), {"power": 0.8}, {(1, BETTER)}),
-    (power, "mde_of_population", half(power.mde_of_population), {"power": 0.8, "estimand": POPULATION}, {(1, BETTER)}),
-    (effects, "level", unshared, LOOKS | {"delta": MARGIN}, {(n, NO_DIFFERENCE) for n in (3, 6)}),
-    (effects, "level", unshared, LOOKS | {"delta": -MARGIN}, {(n, NO_DIFFERENCE) for n in (3, 6)}),
+    (effects, "verdict", without_t, {"delta": MARGIN}, {(1, Verdict.NO_DIFFERENCE), (6, Verdict.NO_DIFFERENCE)}),
+    (effects, "verdict", without_t, {"delta": -MARGIN}, {(1, Verdict.NO_DIFFERENCE), (6, Verdict.NO_DIFFERENCE)}),
+    (effects, "verdict", half_mde, {"looks": (5,)}, {(1, Verdict.UNDERPOWERED), (1, Verdict.INCONCLUSIVE)}),
+    (power, "mde_in_se", half(power.mde_in_se), {"power": 0.8}, {(1, Verdict.BETTER)}),
+    (
+        power,
+        "mde_of_population",
+        half(power.mde_of_population),
+        {"power": 0.8, "estimand": POPULATION},
+        {(1, Verdict.BETTER)},
+    ),
+    (effects, "level", unshared, LOOKS | {"delta": MARGIN}, {(n, Verdict.NO_DIFFERENCE) for n in (3, 6)}),
+    (effects, "level", unshared, LOOKS | {"delta": -MARGIN}, {(n, Verdict.NO_DIFFERENCE) for n in (3, 6)}),
 ]
 
 

@@ -9,7 +9,7 @@ from scipy.stats import t
 from workflow_scripts.analysis.comparison import BASE, Analysis, Row
 from workflow_scripts.figures.words import points
 from workflow_scripts.statistics import noise_floor
-from workflow_scripts.statistics.effects import BETTER, WORSE, judge
+from workflow_scripts.statistics.effects import Verdict, judge
 
 
 def _known_arm(analysis: Analysis, arm: str, view: str, step: int, pass_at: int) -> Row:
@@ -30,10 +30,10 @@ def _known_arm(analysis: Analysis, arm: str, view: str, step: int, pass_at: int)
     row["band"] = min(t.ppf(1 - alpha / 2, result.estimate.df) * result.estimate.se, 1.0)
     seen = f"difference {points(result.delta)}: {result.verdict}"
     if analysis.roles[arm] == "sensitivity":
-        row["verdict"] = "told from the baseline" if result.verdict == WORSE else "not told from the baseline"
-        if result.verdict == BETTER:
+        row["verdict"] = "told from the baseline" if result.verdict == Verdict.WORSE else "not told from the baseline"
+        if result.verdict == Verdict.BETTER:
             seen += ", though made to lose"
-        elif result.verdict != WORSE:
+        elif result.verdict != Verdict.WORSE:
             seen += "; a study that cannot see this arm's loss cannot see anything smaller"
     return {**row, "reason": "; ".join([seen, *gaps])}
 

@@ -14,7 +14,7 @@ from workflow_scripts import platforms, tables
 from workflow_scripts.figures.words import columns, markdown_table
 from workflow_scripts.statistics import designs, simulation
 from workflow_scripts.statistics.designs import MARGIN, SEEDS, UNEQUAL, Cell
-from workflow_scripts.statistics.effects import NO_DIFFERENCE
+from workflow_scripts.statistics.effects import Verdict
 from workflow_scripts.statistics.simulation import OURS, Row
 
 REPETITIONS = 10_000  # of the Gaussian coverage cells: what the targets are meant for
@@ -160,7 +160,7 @@ def report(rows: Sequence[Row], markdown: bool = False) -> str:
     parts = {name: [row for row in rows if row.cell.part == name] for name in simulation.PARTS}
     equal, unequal = ([row for row in parts["coverage"] if bool(row.cell.others) is x] for x in (False, True))
     verdicts = parts["verdicts"]
-    at_margin = [row for row in verdicts if row.quantity == NO_DIFFERENCE and abs(row.cell.delta) == MARGIN]
+    at_margin = [row for row in verdicts if row.quantity == Verdict.NO_DIFFERENCE and abs(row.cell.delta) == MARGIN]
     points = f"{100 * MARGIN:g} points"
     found = {
         "Variance components: SDs in points of 100": _settings_table(),

@@ -8,7 +8,8 @@ from typing import Any
 from workflow_scripts.analysis.records import OFTEN_TRUNCATED
 from workflow_scripts.figures.words import interval, number, percent, points
 from workflow_scripts.report.deviations import Plan
-from workflow_scripts.statistics.effects import NO_DIFFERENCE
+from workflow_scripts.statistics.effects import Verdict
+from workflow_scripts.statistics.noise_floor import Spread
 
 MANY_DROPPED = 0.02  # share of reference answers that fail their own audit, above which the set deserves a look
 MANY_COPIED = 0.05  # share of problems that pay for an expression of their question: what copying alone may score
@@ -26,7 +27,6 @@ CHECK_NAMES = {
 }
 GATES = ("noise_control", "clip_live", "decisive_tokens", "frozen_weights")  # failed, they make the effects void
 MANY_LONG = 0.02  # share of train problems whose prompts are too long, above which it is another train set
-DECIDED = ("better", "worse")
 VOID = "void"  # in place of a verdict, where the change cannot have reached the loss
 GRAVITY = ("fail", "warn", "pass", None)  # worst first; None: does not apply
 
@@ -66,7 +66,7 @@ def verdict_parts(row: Row) -> tuple[str, str, str]:
     if not known(row["ci_low"]):
         measured = f"; measured {points(row['delta'])}, without an interval" if known(row["delta"]) else ""
         return row["arm"], row["verdict"], because + measured
-    verdict = row["verdict"] + (f" than {row['baseline']}" if row["verdict"] in DECIDED else "")
+    verdict = row["verdict"] + (f" than {row['baseline']}" if Verdict(row["verdict"]).decided else "")
     numbers = f"{points(row['delta'])} {interval(row['ci_low'], row['ci_high'])}"
     return row["arm"], verdict, f": {numbers}, margin {100 * row['margin']:g}{because}"
 
@@ -79,9 +79,10 @@ def verdict_sentence(row: Row) -> str:
 
 def verdict_kind(verdict: str) -> str:
     """decided (better, worse), nothing (no difference), open (inconclusive) or unknown: how the page marks it."""
-    if verdict in DECIDED:
+    known_verdict = Verdict(verdict)
+    if known_verdict.decided:
         return "decided"
-    return "nothing" if verdict == NO_DIFFERENCE else "open" if verdict.startswith("inconclusive") else "unknown"
+    return "nothing" if verdict == Verdict.NO_DIFFERENCE else "open" if known_verdict.inconclusive else "unknown"
 
 
 def endpoint_note(comparisons: list[Row], controls: list[Row], baseline: str, looks: int) -> str:
@@ -104,7 +105,7 @@ def endpoint_note(comparisons: list[Row], controls: list[Row], baseline: str, lo
     if any(known(row["ci_low"]) for row in controls):
         parts.append(f"Those of controls are at {levels(controls)}: each is judged alone, over {looks} look{plural}.")
     parts.append(f"The margin of {100 * first['margin']:g} points is the study's.")
-    if any(row["verdict"] == NO_DIFFERENCE for row in [*comparisons, *controls]):
+    if any(row["verdict"] == Verdict.NO_DIFFERENCE for row in [*comparisons, *controls]):
         parts.append("“No difference beyond the margin” comes from two one-sided tests at the same level; the interval "
                      "shown is two-sided and may reach a little past the margin.")  # fmt: skip
     return " ".join(parts)
@@ -135,15 +136,16 @@ def control_checks(effects: list[Row]) -> list[Row]:
     """Placebo and sensitivity arms: what the study says of nothing, and whether it sees a real loss."""
     rows = []
     for arm, row in primary(effects).items():
-        verdict, differs = row["verdict"], row["verdict"] in ("better", "worse")
+        verdict = Verdict(row["verdict"])
         if row["role"] == "placebo":
-            state = None if verdict == "not assessable" else "warn" if differs else "pass"
+            state = None if verdict == Verdict.NOT_ASSESSABLE else "warn" if verdict.decided else "pass"
             text = f"{verdict}{_measured(row)}, of an arm that is the baseline under other seeds"
             rows.append({"check": "placebo", "arm": arm, "verdict": state, "message": text})
         elif row["role"] == "sensitivity":
-            state = None if verdict == "not assessable" else "pass" if verdict == "worse" else "fail"
+            state = "pass" if verdict == Verdict.WORSE else "fail"
+            state = None if verdict == Verdict.NOT_ASSESSABLE else state
             text = f"{verdict}{_measured(row)}, of an arm that should lose"
-            rows.append({"check": "sensitivity", "arm": arm, "verdict": state, "message": text})
+            rows.append({"check": "sensitivity", "arm": arm, "verdict": state, "message": text, "outcome": verdict})
     return rows
 
 
@@ -153,7 +155,7 @@ def evaluation_checks(scores: list[Row], noise_floors: list[Row], endpoint: tupl
     endpoint: benchmark and k of the primary one. It alone warns: of many spreads, each at 5 %, some always stand out.
     """
     rows: list[Row] = []
-    states = {"as expected": "pass", "not assessable": None}
+    states = {Spread.AS_EXPECTED: "pass", Spread.NOT_ASSESSABLE: None}
     shares: dict[str, float] = {}
     for row in scores:
         if row["level"] == "arm" and known(row["truncated_share"]):

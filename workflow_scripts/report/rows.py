@@ -7,7 +7,7 @@ import pyarrow.compute as pc
 
 from workflow_scripts import tables
 from workflow_scripts.report.findings import known
-from workflow_scripts.statistics.effects import NOT_ASSESSABLE
+from workflow_scripts.statistics.effects import Verdict
 
 Row = dict[str, Any]
 
@@ -191,9 +191,9 @@ def open_questions(primary: list[Row], seconds: float | None) -> list[Row]:
     found = []
     for row in primary:
         why = f"no number of seeds helps: {row['void']}" if row.get("void") else None
-        if row["verdict"] == NOT_ASSESSABLE and not why:
+        if row["verdict"] == Verdict.NOT_ASSESSABLE and not why:
             why = row["reason"]
-        if not why and not row["verdict"].startswith("inconclusive"):
+        if not why and not Verdict(row["verdict"]).inconclusive:
             continue
         line = {"arm": row["arm"], "have": row["seeds"], "needed": row["seeds_needed"], "seconds": None, "why": why}
         if not why and known(row["seeds_needed"]) and seconds is not None:

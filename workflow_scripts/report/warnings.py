@@ -6,6 +6,7 @@ from typing import Any
 
 from workflow_scripts.figures.words import number, percent
 from workflow_scripts.report.findings import CHECK_NAMES, GATES, known, primary
+from workflow_scripts.statistics.effects import Verdict
 
 NAMED = 10  # runs named in one warning
 
@@ -113,7 +114,7 @@ def warnings(
     for row in checks:
         if row["check"] != "sensitivity" or row["verdict"] != "fail":
             continue
-        if row["message"].startswith("better"):
+        if row["outcome"] == Verdict.BETTER:
             found.append(
                 f"{row['arm']}, an arm made to lose, was judged better than the baseline: what was to harm it does "
                 "not, and nothing shows that this study can see a loss."

@@ -8,11 +8,10 @@ from typing import Any
 from workflow_scripts import tables
 from workflow_scripts.analysis.records import run_files
 from workflow_scripts.job import Job, run
-from workflow_scripts.training.finished import HANDED_OUT, RESUMES
+from workflow_scripts.training.finished import HANDED_OUT, RESUMES, read_divergence
 
 LIBRARIES = ()
 SAID = "armslength: "  # how a job's last line begins where it knew what was wrong
-DIVERGED = ("is not finite at step", "the loss is ")  # of training's own errors
 
 
 def _seconds(path: Path) -> float | None:
@@ -64,13 +63,13 @@ def _sampling_engine(paths: list[Path]) -> str | None:
 
 
 def _absent(root: Path, arm: str, seed: int) -> dict[str, Any]:
-    """Why a run has no checkpoints.parquet, as far as its log and the word of its trainer tell."""
+    """Why a run has no checkpoints.parquet, as far as its log and what its trainer has left tell."""
+    if (cause := read_divergence(root / "state" / arm / f"seed-{seed}")) is not None:
+        return {"status": "diverged", "reason": cause}
     log = root / "logs" / "train" / f"{arm}-{seed}.log"
     lines = log.read_text(encoding="utf-8", errors="replace").strip().splitlines() if log.exists() else []
     if lines and lines[-1].startswith(SAID):
-        cause = lines[-1].removeprefix(SAID)
-        diverged = any(text in cause for text in DIVERGED)
-        return {"status": "diverged" if diverged else "missing", "reason": cause}
+        return {"status": "missing", "reason": lines[-1].removeprefix(SAID)}
     try:
         said = json.loads((root / "state" / arm / f"seed-{seed}" / "progress.json").read_text(encoding="utf-8"))
         return {"status": "missing", "reason": f"stopped at update {said['step']} of {said['steps']}"}

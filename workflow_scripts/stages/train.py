@@ -8,6 +8,7 @@ from workflow_scripts.devices import take_gpus
 from workflow_scripts.errors import UserError
 from workflow_scripts.job import Job, run
 from workflow_scripts.training import finished
+from workflow_scripts.training.errors import Diverged
 from workflow_scripts.training.lease import held
 
 LIBRARIES = ("torch", "transformers", "trl", "peft", "accelerate", "tokenizers")
@@ -33,7 +34,12 @@ def main(job: Job) -> None:
         take_gpus(job, job.compute["gpus"])  # before anything is imported that may start CUDA
         from workflow_scripts.training.run import fit_and_train
 
-        fit_and_train(job, lease)
+        finished.forget_divergence(outputs.state_folder(job))
+        try:
+            fit_and_train(job, lease)
+        except Diverged as error:
+            finished.note_divergence(outputs.state_folder(job), str(error))
+            raise
 
 
 if __name__ == "__main__":

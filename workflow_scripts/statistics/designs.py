@@ -8,7 +8,7 @@ from scipy.optimize import brentq
 from scipy.stats import chi2, nct, norm, t
 
 from workflow_scripts.statistics import power
-from workflow_scripts.statistics.effects import BETTER, INCONCLUSIVE, NO_DIFFERENCE, UNDERPOWERED, WORSE
+from workflow_scripts.statistics.effects import Verdict
 from workflow_scripts.statistics.pass_at_k import Reals
 
 ALPHA, MARGIN, EFFECT = 0.05, 0.05, 0.05
@@ -173,5 +173,11 @@ def verdict_shares(cell: Cell) -> dict[str, float]:
     half = np.clip(np.minimum(two_sided * estimated, MARGIN - one_sided * estimated), 0, None)
     same = norm.cdf((half - cell.delta) / se) - norm.cdf((-half - cell.delta) / se)
     rest, under = 1 - better - worse - same, factor * estimated > MARGIN
-    found = {BETTER: better, WORSE: worse, NO_DIFFERENCE: same, INCONCLUSIVE: rest * ~under, UNDERPOWERED: rest * under}
+    found = {
+        Verdict.BETTER: better,
+        Verdict.WORSE: worse,
+        Verdict.NO_DIFFERENCE: same,
+        Verdict.INCONCLUSIVE: rest * ~under,
+        Verdict.UNDERPOWERED: rest * under,
+    }
     return {name: float(shares.mean()) for name, shares in found.items()}

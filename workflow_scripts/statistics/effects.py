@@ -7,6 +7,7 @@ Seeds are unpaired. The intervals are the balanced two-way analysis of variance 
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from enum import StrEnum
 
 import numpy as np
 from scipy.special import fdtr, stdtr, stdtrit  # of F and t: what scipy.stats calls, without its cost per call
@@ -14,11 +15,27 @@ from scipy.special import fdtr, stdtr, stdtrit  # of F and t: what scipy.stats c
 from workflow_scripts.statistics import power
 from workflow_scripts.statistics.arm import Arm, sum_over_benchmarks
 
-BETTER, WORSE = "better", "worse"
-NO_DIFFERENCE = "no difference beyond the margin"
-UNDERPOWERED = "inconclusive: underpowered"
-INCONCLUSIVE = "inconclusive"
-NOT_ASSESSABLE = "not assessable"
+
+class Verdict(StrEnum):
+    """What is said of a comparison, as tables hold it. Code compares these values and never their words."""
+
+    BETTER = "better"
+    WORSE = "worse"
+    NO_DIFFERENCE = "no difference beyond the margin"
+    UNDERPOWERED = "inconclusive: underpowered"
+    INCONCLUSIVE = "inconclusive"
+    NOT_ASSESSABLE = "not assessable"
+
+    @property
+    def decided(self) -> bool:
+        """Whether the arms differ."""
+        return self in (Verdict.BETTER, Verdict.WORSE)
+
+    @property
+    def inconclusive(self) -> bool:
+        """Whether more data could decide."""
+        return self in (Verdict.UNDERPOWERED, Verdict.INCONCLUSIVE)
+
 
 NO_SPREAD = (
     "within each arm all seeds have the same score, so there is no run-to-run variation to estimate and the difference "
@@ -150,7 +167,7 @@ def seed_correlation(treatment: Arm, baseline: Arm) -> float:
     return float(np.corrcoef(x, y)[0, 1])
 
 
-def verdict(result: Estimate, alpha: float, margin: float, mde80: float, needs: str) -> tuple[str, str | None]:
+def verdict(result: Estimate, alpha: float, margin: float, mde80: float, needs: str) -> tuple[Verdict, str | None]:
     """The verdict and its reason, from the interval at 1 - alpha, equivalence (two one-sided t tests), then power.
 
     needs: what the reason says where the design is underpowered.
@@ -158,11 +175,11 @@ def verdict(result: Estimate, alpha: float, margin: float, mde80: float, needs: 
     low, high = result.interval(alpha)
     if low > 0 or high < 0:
         small = "smaller than the margin" if -margin < low and high < margin else None
-        return (BETTER if low > 0 else WORSE), small
+        return (Verdict.BETTER if low > 0 else Verdict.WORSE), small
     one_sided = -stdtrit(result.df, alpha) * result.se
     if abs(result.delta) + one_sided < margin:
-        return NO_DIFFERENCE, None
-    return (INCONCLUSIVE, None) if mde80 <= margin else (UNDERPOWERED, needs)
+        return Verdict.NO_DIFFERENCE, None
+    return (Verdict.INCONCLUSIVE, None) if mde80 <= margin else (Verdict.UNDERPOWERED, needs)
 
 
 @dataclass(frozen=True)
@@ -173,7 +190,7 @@ class Judgement:
     estimate: Estimate | None
     mde80: float
     seeds_needed: int | None
-    verdict: str
+    verdict: Verdict
     reason: str | None
 
 
@@ -184,7 +201,7 @@ def judge(treatment: Arm, baseline: Arm, estimand: str, alpha: float, margin: fl
     except NotAssessable as reason:
         known = bool(treatment.seeds and baseline.seeds)
         delta = float(treatment.run_means.mean() - baseline.run_means.mean()) if known else np.nan
-        return Judgement(delta, None, np.nan, None, NOT_ASSESSABLE, str(reason))
+        return Judgement(delta, None, np.nan, None, Verdict.NOT_ASSESSABLE, str(reason))
     seeds, other_seeds = len(treatment.seeds), len(baseline.seeds)
     run_sd = float(np.sqrt(result.seed_variance / (1 / seeds + 1 / other_seeds)))
     if estimand == "population":
@@ -199,10 +216,10 @@ def judge(treatment: Arm, baseline: Arm, estimand: str, alpha: float, margin: fl
     return Judgement(result.delta, result, mde80, needed, *verdict(result, alpha, margin, mde80, needs))
 
 
-def uninformative(result: Estimate, alpha: float, verdict: str) -> str | None:
+def uninformative(result: Estimate, alpha: float, verdict: Verdict) -> str | None:
     """The sentence for an inconclusive verdict whose interval leaves nearly every difference possible; else None."""
     low, high = result.bounded_interval(alpha)
-    if verdict not in (INCONCLUSIVE, UNDERPOWERED) or high - low < UNINFORMATIVE:
+    if not verdict.inconclusive or high - low < UNINFORMATIVE:
         return None
     return (
         f"the interval is uninformative: it spans {100 * (high - low):.0f} of the 200 points from \N{MINUS SIGN}100 to "

@@ -34,16 +34,7 @@ from workflow_scripts.statistics.designs import (
     oracle_width,
     verdict_shares,
 )
-from workflow_scripts.statistics.effects import (
-    BETTER,
-    INCONCLUSIVE,
-    NO_DIFFERENCE,
-    UNDERPOWERED,
-    WORSE,
-    NotAssessable,
-    estimate,
-    judge,
-)
+from workflow_scripts.statistics.effects import NotAssessable, Verdict, estimate, judge
 from workflow_scripts.statistics.pass_at_k import Reals, pass_at_k, pass_at_k_variance
 
 CHUNK = 250
@@ -53,7 +44,7 @@ UNADJUSTED = "unadjusted 95 % intervals"
 NAIVE = ("one-seed problem bootstrap", "paired over averaged seeds", "hierarchical bootstrap", "pooled t on seeds")
 # How far the theory of verdicts may be off: the F test's 1 % of Welch intervals; Satterthwaite's approximation too.
 APPROXIMATION = {BENCHMARK: 0.01, POPULATION: 0.02}
-VERDICTS = (BETTER, WORSE, NO_DIFFERENCE, INCONCLUSIVE, UNDERPOWERED)
+VERDICTS = (Verdict.BETTER, Verdict.WORSE, Verdict.NO_DIFFERENCE, Verdict.INCONCLUSIVE, Verdict.UNDERPOWERED)
 
 
 @dataclass(frozen=True)
@@ -194,7 +185,7 @@ def _false_verdicts(cell: Cell, rng: np.random.Generator) -> Callable[[], Measur
         seen = [[arm.of_runs(range(n)) for arm in drawn] for n in looks]
 
         def said(arm: int, alpha: float) -> bool:
-            return any(_says(arms[arm], arms[0], estimand, alpha) in (BETTER, WORSE) for arms in seen)
+            return any(_says(arms[arm], arms[0], estimand, alpha) in (Verdict.BETTER, Verdict.WORSE) for arms in seen)
 
         unadjusted = [said(arm, ALPHA) for arm in range(1, max(ARMS) + 1)]
         found = {}
@@ -216,12 +207,12 @@ def _verdicts(cell: Cell, rng: np.random.Generator) -> Callable[[], Measures]:
 
     def measure() -> Measures:  # of one arm at the last look
         (baseline, treatment), _ = draw(cell, rng)
-        said = judge(treatment, baseline, estimand, effects.level(ALPHA, 1, looks), MARGIN).verdict
-        found = {(1, estimand, OURS, name): float(said == name) for name in VERDICTS}
+        alone = judge(treatment, baseline, estimand, effects.level(ALPHA, 1, looks), MARGIN).verdict
+        found: Measures = {(1, estimand, OURS, name): float(alone == name) for name in VERDICTS}
         if abs(cell.delta) == MARGIN:  # in families of more arms: is it called no difference all the same?
             for count in ARMS[1:]:
                 said = _says(treatment, baseline, estimand, effects.level(ALPHA, count, looks))
-                found[count, estimand, OURS, NO_DIFFERENCE] = float(said == NO_DIFFERENCE)
+                found[count, estimand, OURS, Verdict.NO_DIFFERENCE] = float(said == Verdict.NO_DIFFERENCE)
         return found
 
     return measure
@@ -272,7 +263,7 @@ def _expected(cell: Cell, arms: int, quantity: str) -> float | None:
     """What theory says of a number."""
     if quantity in VERDICTS:
         known = verdict_shares(cell)[quantity] if arms == 1 else None
-        return cell.power if cell.power and quantity == BETTER else known
+        return cell.power if cell.power and quantity == Verdict.BETTER else known
     return {"coverage": 1 - ALPHA, "better or worse": ALPHA}.get(quantity)
 
 
@@ -291,14 +282,14 @@ def _targets(cell: Cell, name: Name, count: int) -> tuple[float | None, float | 
         return None, 1.15
     if quantity == "better or worse":
         return None, ALPHA + errors(ALPHA)
-    if quantity == NO_DIFFERENCE and abs(cell.delta) == MARGIN:
+    if quantity == Verdict.NO_DIFFERENCE and abs(cell.delta) == MARGIN:
         level = ALPHA / (arms * len(cell.looks))
         return None, level + errors(level)
     expected = _expected(cell, arms, quantity) if quantity in VERDICTS else None
     if expected is None:
         return None, None
-    exact = cell.estimand == BENCHMARK and quantity in (BETTER, WORSE)
-    if exact and quantity == BETTER and cell.delta > 0:
+    exact = cell.estimand == BENCHMARK and quantity in (Verdict.BETTER, Verdict.WORSE)
+    if exact and quantity == Verdict.BETTER and cell.delta > 0:
         allowed = errors(expected)  # power
     else:  # some 200 more shares: of so many, three errors would miss one in every few runs by chance
         allowed = errors(expected, 4) + (0.0 if exact else APPROXIMATION[cell.estimand or ""])

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 _WHOLE = "finished.json"
+_DIVERGED = "diverged.json"
 # How the log of a training says that another job did a part of the run, or all of it.
 RESUMES = "resumes at step"
 HANDED_OUT = "finished before; its outputs are handed out again"
@@ -37,6 +38,24 @@ def write_json(path: Path, value: Any) -> None:
         file.flush()
         os.fsync(file.fileno())
     os.replace(temporary, path)
+
+
+def note_divergence(folder: Path, why: str) -> None:
+    """Leave in a run's state folder that the run diverged, of one that leaves no outputs."""
+    write_json(folder / _DIVERGED, {"why": why})
+
+
+def read_divergence(folder: Path) -> str | None:
+    """Why the run diverged that left no outputs; None if it did not."""
+    try:
+        return str(json.loads((folder / _DIVERGED).read_text(encoding="utf-8"))["why"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+
+
+def forget_divergence(folder: Path) -> None:
+    """The run is begun again."""
+    (folder / _DIVERGED).unlink(missing_ok=True)
 
 
 def seal(folder: Path, key: dict[str, Any], outputs: dict[str, str], root: Path) -> None:

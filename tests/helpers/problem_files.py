@@ -9,7 +9,7 @@ import pytest
 from workflow_scripts.benchmarks import sources
 from workflow_scripts.job import Job
 
-REAL = Path(os.environ.get("ARMSLENGTH_DATA") or Path(__file__).parents[1].parent / "shared" / "data")
+REAL = Path(os.environ.get("ARMSLENGTH_DATA") or Path(__file__).resolve().parents[2].parent / "shared" / "data")
 
 
 def real(name: str) -> Path:

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import yaml
 
-REPOSITORY = Path(__file__).resolve().parents[1]
+REPOSITORY = Path(__file__).resolve().parents[2]
 COPIED = ("Snakefile", "config.yaml", "rules", "workflow_scripts", "profiles", "slurm", "studies", "envs")
 STUDY = yaml.safe_load("""
 study: tiny
@@ -57,7 +57,7 @@ def _program(module: str, arguments: tuple[str, ...], root: str, env: dict[str, 
     os.chdir(root)
     os.environ.clear()
     os.environ.update(env)
-    ours = {"", *(str(REPOSITORY / part) for part in (".", "tests", "tests/unit"))}
+    ours = {"", *(str(REPOSITORY / part) for part in (".", "tests", "tests/unit", "tests/helpers"))}
     sys.path[:] = [root, *(path for path in sys.path if path not in ours)]
     sys.argv = [module, *arguments]
     try:
@@ -148,7 +148,7 @@ def copied(target: Path) -> Copy:
 def instant(target: Path) -> Copy:
     """A copy of the repository with the small study and instant stages, nothing run."""
     copy = copied(target)
-    fake = Path(__file__).parent / "workflow" / "fake_job.py"
+    fake = Path(__file__).with_name("fake_job.py")
     shutil.copy(fake, target / "workflow_scripts" / "job.py")
     for rules in (target / "rules").glob("*.smk"):
         text = rules.read_text(encoding="utf-8")
