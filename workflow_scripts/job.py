@@ -12,12 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from workflow_scripts import tables
-from workflow_scripts.errors import out_of_space, refused
+from workflow_scripts.errors import UserError, out_of_space, refused
 from workflow_scripts.started import STARTED
-
-
-class UserError(Exception):
-    """A fault the user can act on; its text is the last line of the log."""
 
 
 @dataclass

@@ -250,11 +250,7 @@ def _sampling(study: Study, benchmark: str) -> Settings:
         model=_model(study, _evaluated_with(study)),
         problems=evaluation.problems,
         samples=study.samples_of(benchmark),
-        temperature=evaluation.temperature,
-        top_p=evaluation.top_p,
-        top_k=evaluation.top_k,
-        max_completion=evaluation.max_completion,
-        stop=evaluation.stop,
+        **evaluation.options,
     )
 
 

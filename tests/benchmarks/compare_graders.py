@@ -20,7 +20,7 @@ from time_grading import timed
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
 from workflow_scripts import grading
-from workflow_scripts.grading._answer_text.place import last_box
+from workflow_scripts.benchmarks.boxes import last_box
 
 SETS = ("math500.jsonl", "aime24.jsonl", "aime25.jsonl", "amc23.jsonl", "minerva_math.jsonl", "olympiadbench.jsonl",
         "deepscaler_aime_train.json", "deepscaler_math_train.json")  # fmt: skip

@@ -1,5 +1,6 @@
 """Values from `--config`, which arrive as text below the first level: each is read by the type of its key."""
 
+import dataclasses
 import json
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,8 @@ from snakemake.utils import update_config
 from test_study import SMALL, STUDIES, faults, small
 
 from workflow_scripts import stage_settings
-from workflow_scripts.study import load, trl_fields
+from workflow_scripts.sampling import Options
+from workflow_scripts.study import keys, load, trl_fields
 
 # field of TRL's GRPOConfig, as text, as a number or another value of YAML, what TRL gets
 TRL_VALUES = [
@@ -223,3 +225,8 @@ def test_a_study_of_texts_alone_is_the_same_study(path: Path) -> None:
     """Every key of the studies that come with the workflow, given as `--config` would."""
     config = yaml.safe_load(path.read_text(encoding="utf-8"))
     assert load(as_text(config)).model_dump() == load(config).model_dump()
+
+
+def test_rollouts_and_evaluations_are_drawn_with_the_same_options() -> None:
+    assert set(keys.Sampling.model_fields) == {field.name for field in dataclasses.fields(Options)}
+    assert all(issubclass(part, keys.Sampling) for part in (keys.Rollout, keys.Evaluation))

@@ -16,8 +16,9 @@ from hypothesis import strategies as st
 from problem_files import real, stage_job
 
 from workflow_scripts import grading, tables
+from workflow_scripts.benchmarks.boxes import last_box
 from workflow_scripts.grading import _pool, _server, math_answer
-from workflow_scripts.grading._answer_text import latex, place
+from workflow_scripts.grading._answer_text import latex
 from workflow_scripts.stages import audit_gold
 
 GOLDEN = tomllib.loads((Path(__file__).parents[1] / "golden" / "math_answers.toml").read_text(encoding="utf-8"))
@@ -179,7 +180,7 @@ def reference_answers(name: str) -> list[str]:
     if name.startswith("olympiadbench"):
         return [", ".join(row["final_answer"]) for row in rows]
     if name.startswith("minerva"):
-        return [place.last_box(row["solution"]) or "" for row in rows]
+        return [last_box(row["solution"]) or "" for row in rows]
     return [str(row["answer"]) for row in rows]
 
 
@@ -218,7 +219,7 @@ def test_no_reference_answer_of_math500_is_paid_for_another():
     verdicts = grading.grade_many("math_answer", rows)
     assert {verdict.status for verdict in verdicts} <= {"correct", "wrong"}
     paid = [row for row, verdict in zip(rows, verdicts, strict=True) if verdict.status == "correct"]
-    unjustified = [row for row in paid if bare(place.last_box(row[0])) != bare(row[1])]
+    unjustified = [row for row in paid if bare(last_box(row[0])) != bare(row[1])]
     assert len(paid) >= 10 and not unjustified
 
 

@@ -222,7 +222,7 @@ def test_a_bad_local_model_is_named_before_anything_runs(model: Path, tmp_path: 
     assert sources.missing_sources(local, tmp_path) == [f"model.name: {folder}: has no model.safetensors"]
 
 
-def runs_of(of_study: Study, root: Path) -> list[progress.Run]:
+def runs_of(of_study: Study, root: Path) -> list[progress.RunProgress]:
     """Their state."""
     return progress.read_runs(
         root, of_study.runs(), {a: of_study.resolved(a).training.steps for a in of_study.arms}, []

@@ -98,7 +98,7 @@ def test_what_other_clips_would_have_done_pooled_over_runs(tmp_path: Path) -> No
 
 
 def test_every_part_of_the_page_counts_in_its_digest() -> None:
-    folder = Path(digest.HERE, "stages", "_page")
+    folder = Path(digest.HERE, "report", "page")
     reached = digest.reached("report")
     counted = {path for module, name in reached for path in digest._data_files(module, name)}
     assert {path for path in folder.iterdir() if path.suffix not in (".py", "")} <= counted

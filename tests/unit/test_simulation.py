@@ -17,18 +17,18 @@ from workflow_scripts.analysis.counts import Cells
 from workflow_scripts.commands import compare, simulate
 from workflow_scripts.statistics import designs, effects, naive, power, simulation
 from workflow_scripts.statistics.arm import Arm
-from workflow_scripts.statistics.designs import BENCHMARK, MARGIN, POPULATION, Cell
+from workflow_scripts.statistics.designs import BENCHMARK, MARGIN, POPULATION, DesignCell
 from workflow_scripts.statistics.effects import Estimate, Verdict, estimate, judge, verdict
 from workflow_scripts.statistics.simulation import Row
 
 
-def cell(part: str = "coverage", **changes: object) -> Cell:
+def cell(part: str = "coverage", **changes: object) -> DesignCell:
     """A cell of 30 problems with arm x problem variance, three seeds."""
-    usual = Cell(part, designs.SMALL, designs.GAUSSIAN, (3,), 0.0, None, 600)
+    usual = DesignCell(part, designs.SMALL, designs.GAUSSIAN, (3,), 0.0, None, 600)
     return replace(usual, **changes)  # type: ignore[arg-type]
 
 
-def rows(of: Cell, seed: int = 5) -> dict[tuple[int, str, str], Row]:
+def rows(of: DesignCell, seed: int = 5) -> dict[tuple[int, str, str], Row]:
     """(arms, method or estimand, quantity) -> row of one cell."""
     found = simulation.summarise(of, [simulation.run(chunk) for chunk in simulation.chunks([of], seed)])
     key = (lambda r: r.method) if of.part in ("alternatives", "false verdicts") else (lambda r: r.estimand)
@@ -117,7 +117,7 @@ def test_unequal_seeds_have_a_floor_alone(factor: float, missed: bool, monkeypat
 
 
 @pytest.mark.parametrize("of", [c for c in designs.cells(10_000) if c.part == "verdicts"][::5])
-def test_theory_of_verdicts(of: Cell) -> None:
+def test_theory_of_verdicts(of: DesignCell) -> None:
     shares = designs.verdict_shares(of)
     assert sum(shares.values()) == pytest.approx(1)
     se, df = designs.oracle(of, str(of.estimand))

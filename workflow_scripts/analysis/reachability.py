@@ -46,7 +46,7 @@ class Measured:
 
 
 @dataclass
-class Arm:
+class RecordedArm:
     """One arm's settings and runs, as the checks see them."""
 
     name: str
@@ -118,7 +118,7 @@ def measure(records: pd.DataFrame, ratio: str) -> Measured:
     )
 
 
-def _clip_shares(arm: Arm) -> tuple[float, float] | Row:
+def _clip_shares(arm: RecordedArm) -> tuple[float, float] | Row:
     """Shares of tokens clipped at update index 0 and later; a row of the table where there are none to judge."""
     if arm.objective["surrogate"] != "clipped":
         return {"message": f"surrogate {arm.objective['surrogate']} clips nothing"}
@@ -128,7 +128,7 @@ def _clip_shares(arm: Arm) -> tuple[float, float] | Row:
     return arm.share("clipped_first", "active_first") or 0.0, later
 
 
-def noise_control(arm: Arm, baseline: Arm) -> Row:
+def noise_control(arm: RecordedArm, baseline: RecordedArm) -> Row:
     """What fires at update index 0 is numerical noise, since the ratio is 1 there."""
     if arm.objective["surrogate"] == "clipped" and arm.updates_per_batch == 1:
         return {"verdict": "fail", "message": "one update per rollout batch: the ratio is always 1, no bound can fire"}
@@ -149,7 +149,7 @@ def noise_control(arm: Arm, baseline: Arm) -> Row:
     return {"verdict": "pass", "value": later, "message": numbers}
 
 
-def clip_live(arm: Arm, baseline: Arm) -> Row:
+def clip_live(arm: RecordedArm, baseline: RecordedArm) -> Row:
     """Do the bounds act often enough to matter, and on which side?"""
     shares = _clip_shares(arm)
     if isinstance(shares, dict):
@@ -169,7 +169,7 @@ def clip_live(arm: Arm, baseline: Arm) -> Row:
     return {"verdict": verdict, "value": later, "message": text}
 
 
-def decisive(arm: Arm, baseline: Arm) -> Row:
+def decisive(arm: RecordedArm, baseline: RecordedArm) -> Row:
     """Tokens whose clipped state differs between this arm's bounds and the baseline's, on this arm's own rollouts."""
     if arm.compared:
         return {"message": arm.compared}
@@ -189,7 +189,7 @@ def decisive(arm: Arm, baseline: Arm) -> Row:
     return {"verdict": "pass", "value": share, "message": text}
 
 
-def premise(arm: Arm, baseline: Arm) -> Row:
+def premise(arm: RecordedArm, baseline: RecordedArm) -> Row:
     """Does |ratio - 1| grow with the advantage? Interval: Student t over the slopes of the runs."""
     slopes = np.array([m.slope for m in arm.runs if m.slope is not None])
     if not len(slopes):
@@ -205,7 +205,7 @@ def premise(arm: Arm, baseline: Arm) -> Row:
     return {"verdict": "pass" if low > 0 else "warn", "value": mean, "ci_low": low, "ci_high": high, "message": text}
 
 
-def flat_groups(arm: Arm, baseline: Arm) -> Row:
+def flat_groups(arm: RecordedArm, baseline: RecordedArm) -> Row:
     """Groups whose rollouts all got the same reward have no gradient."""
     share = arm.share("flat_groups", "groups")
     if share is None:
@@ -215,7 +215,7 @@ def flat_groups(arm: Arm, baseline: Arm) -> Row:
     return {"verdict": verdict, "value": share, "message": message}
 
 
-def truncation(arm: Arm, baseline: Arm) -> Row:
+def truncation(arm: RecordedArm, baseline: RecordedArm) -> Row:
     """Rollouts that hit the token limit."""
     share = arm.share("truncated", "rollouts")
     if share is None:
@@ -225,7 +225,7 @@ def truncation(arm: Arm, baseline: Arm) -> Row:
     return {"verdict": verdict, "value": share, "message": message}
 
 
-def collapsed(arm: Arm, baseline: Arm) -> Row:
+def collapsed(arm: RecordedArm, baseline: RecordedArm) -> Row:
     """Runs whose entropy or reward fell to a small part of what it was: no fault of the comparison, so never a fail."""
     runs = {seed: arm.course(seed) for seed in sorted(arm.courses)}
     found = {seed: what for seed, run in runs.items() if (what := collapse(run))}
@@ -237,7 +237,7 @@ def collapsed(arm: Arm, baseline: Arm) -> Row:
     return {"verdict": "pass", "value": 0.0, "message": f"no run collapsed{text}"}
 
 
-def frozen_weights(arm: Arm, baseline: Arm) -> Row:
+def frozen_weights(arm: RecordedArm, baseline: RecordedArm) -> Row:
     """Weights that training should not touch, hashed before and after."""
     drifts = {seed: footer.get("frozen_weights_drift") for seed, footer in arm.weights.items()}
     moved = sorted(seed for seed, drift in drifts.items() if drift)
@@ -255,7 +255,7 @@ def _start(seeds: int) -> str:
     return "1 seed starts" if seeds == 1 else f"{number(seeds, 0)} seeds start"
 
 
-def _branch_weights(arm: Arm, parent: Arm) -> Row:
+def _branch_weights(arm: RecordedArm, parent: RecordedArm) -> Row:
     """A branch should start from the weights that its parent had at that step, seed by seed."""
     start = f"{parent.name}'s weights at update {arm.branch_step}"
     left = {
@@ -275,7 +275,7 @@ def _branch_weights(arm: Arm, parent: Arm) -> Row:
     return {"verdict": "pass", "value": 0.0, "message": f"{_start(len(known))} from {start}{lacking}"}
 
 
-def initial_weights(arm: Arm, baseline: Arm) -> Row:
+def initial_weights(arm: RecordedArm, baseline: RecordedArm) -> Row:
     """Runs of one seed should start from the same weights in every arm, a branch from those of its parent."""
     if arm.parent is not None:
         return _branch_weights(arm, arm.parent)
@@ -295,7 +295,7 @@ def initial_weights(arm: Arm, baseline: Arm) -> Row:
     return {"verdict": "pass", "value": 0.0, "message": text}
 
 
-CHECKS: dict[str, Callable[[Arm, Arm], Row]] = {
+CHECKS: dict[str, Callable[[RecordedArm, RecordedArm], Row]] = {
     "noise_control": noise_control,
     "clip_live": clip_live,
     "decisive_tokens": decisive,
@@ -322,10 +322,10 @@ def _why_not_compared(arm: str, settings: dict[str, Any]) -> str | None:
     return None
 
 
-def check(arms: dict[str, Arm], baseline: str) -> list[Row]:
+def check(arms: dict[str, RecordedArm], baseline: str) -> list[Row]:
     """All rows of the table: every check of every arm, in the order of CHECKS."""
     empty = {"verdict": None, "value": None, "ci_low": None, "ci_high": None}
-    reference = arms.get(baseline, Arm(baseline, {}, 1, "absent"))
+    reference = arms.get(baseline, RecordedArm(baseline, {}, 1, "absent"))
     rows = []
     for arm in arms.values():
         for name, function in CHECKS.items():
@@ -338,8 +338,8 @@ def _measure_decisive(
     measured: Measured,
     records: pd.DataFrame,
     tail: pd.DataFrame,
-    arm: Arm,
-    other: Arm,
+    arm: RecordedArm,
+    other: RecordedArm,
     rollouts: pd.DataFrame | None = None,
 ) -> None:
     try:
@@ -348,7 +348,7 @@ def _measure_decisive(
         measured.undecided = str(why)
 
 
-def _contradiction(records: pd.DataFrame, tail: pd.DataFrame, arm: Arm, rollouts: pd.DataFrame) -> str | None:
+def _contradiction(records: pd.DataFrame, tail: pd.DataFrame, arm: RecordedArm, rollouts: pd.DataFrame) -> str | None:
     """Why the run's records cannot be asked about another arm's bounds; None if its own give back what it recorded."""
     try:
         return Replay(records, tail, arm.objective["ratio"], rollouts).contradiction(arm.objective)
@@ -360,7 +360,7 @@ def rows(job: Job) -> list[Row]:
     """Every check of every arm, from the records of the runs."""
     settings = job.settings
     arms = {
-        name: Arm(name, objective, settings["updates_per_batch"][name], _why_not_compared(name, settings))
+        name: RecordedArm(name, objective, settings["updates_per_batch"][name], _why_not_compared(name, settings))
         for name, objective in settings["objectives"].items()
         if name in settings["runs"]
     }

@@ -30,7 +30,7 @@ AGAIN = (STALE, BELOW, SILENT)
 
 
 @dataclass
-class Verdict:
+class JobState:
     """What adopt finds of one job: current; unchecked (current, but an input is missing); stale (why); below something
     stale; silent (a page or figure: no footer tells); missing (an output is not there)."""
 
@@ -76,7 +76,7 @@ def _inputs(job: Any, root: Path) -> str | None:
         return None
 
 
-def judge(jobs: list[Any], dependencies: Any, root: Path) -> list[Verdict]:
+def judge(jobs: list[Any], dependencies: Any, root: Path) -> list[JobState]:
     """A verdict for each job that writes files; jobs come in the order of the DAG."""
     kinds: dict[Any, str] = {}
     verdicts = []
@@ -84,7 +84,7 @@ def judge(jobs: list[Any], dependencies: Any, root: Path) -> list[Verdict]:
         outputs = [str(f) for f in job.output]
         if not outputs:
             continue
-        verdict = Verdict(job, CURRENT, outputs=outputs)
+        verdict = JobState(job, CURRENT, outputs=outputs)
         above = {kinds.get(other) for other in dependencies[job]}
         wanted = {"settings": json.loads(job.params.settings), "code": job.params.code}
         inputs = _inputs(job, root)
@@ -135,7 +135,7 @@ def opened(configfile: str, settings: list[str]) -> Iterator[Any]:
         yield workflow
 
 
-def mark(workflow: Any, verdicts: list[Verdict]) -> None:
+def mark(workflow: Any, verdicts: list[JobState]) -> None:
     """Write what Snakemake looks at: rising times and metadata for what is current, "incomplete" for what is not."""
     now = time.time() - len(verdicts)
     for place, verdict in enumerate(verdicts):
@@ -150,7 +150,7 @@ def mark(workflow: Any, verdicts: list[Verdict]) -> None:
             workflow.persistence.started(verdict.job)
 
 
-def move_aside(verdicts: list[Verdict], root: Path) -> Path | None:
+def move_aside(verdicts: list[JobState], root: Path) -> Path | None:
     """Rename what is not current into a folder of its own, with the files that its manifests list."""
     aside = root / "aside" / datetime.now(UTC).strftime("%Y%m%dT%H%M%SZ")
     moved = False
@@ -169,7 +169,7 @@ def move_aside(verdicts: list[Verdict], root: Path) -> Path | None:
     return aside if moved else None
 
 
-def report(verdicts: list[Verdict]) -> None:
+def report(verdicts: list[JobState]) -> None:
     """Say what was found."""
     count = Counter(verdict.kind for verdict in verdicts)
     print(

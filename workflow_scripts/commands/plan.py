@@ -6,7 +6,7 @@ from contextlib import suppress
 from workflow_scripts.figures.words import columns
 from workflow_scripts.launch import declared, disk
 from workflow_scripts.launch.cost import completions, cost, hours_line
-from workflow_scripts.launch.progress import Run, read_runs
+from workflow_scripts.launch.progress import RunProgress, read_runs
 from workflow_scripts.launch.study_file import read_study, root_of, study_parser
 from workflow_scripts.study import Study
 
@@ -55,7 +55,7 @@ def main(arguments: list[str]) -> int:
     return 0
 
 
-def _runs_table(study: Study, runs: list[Run]) -> list[list[str]]:
+def _runs_table(study: Study, runs: list[RunProgress]) -> list[list[str]]:
     rows = [["arm", "role", "seeds", "updates", "rollouts", "completions", "trained", "evaluated"]]
     costs = []
     for name in study.runs():
@@ -79,7 +79,7 @@ def _runs_table(study: Study, runs: list[Run]) -> list[list[str]]:
     return rows
 
 
-def _done(runs: list[Run]) -> list[str]:
+def _done(runs: list[RunProgress]) -> list[str]:
     return [str(sum(run.trained for run in runs)), str(sum(run.state == "evaluated" for run in runs))]
 
 

@@ -13,7 +13,7 @@ from typing import Any
 from workflow_scripts import platforms, tables
 from workflow_scripts.figures.words import columns, markdown_table
 from workflow_scripts.statistics import designs, simulation
-from workflow_scripts.statistics.designs import MARGIN, SEEDS, UNEQUAL, Cell
+from workflow_scripts.statistics.designs import MARGIN, SEEDS, UNEQUAL, DesignCell
 from workflow_scripts.statistics.effects import Verdict
 from workflow_scripts.statistics.simulation import OURS, Row
 
@@ -61,7 +61,7 @@ def simulate(repetitions: int, seed: int, processes: int) -> list[Row]:
     work = simulation.chunks(cells, seed)
     for name in THREADS:
         os.environ[name] = "1"
-    found: dict[Cell, list[Any]] = {cell: [] for cell in cells}
+    found: dict[DesignCell, list[Any]] = {cell: [] for cell in cells}
     # Spawned, so that the libraries of the processes see the number of threads.
     with multiprocessing.get_context("spawn").Pool(min(processes, len(work))) as pool:
         for done, (chunk, values) in enumerate(zip(work, pool.imap(simulation.run, work), strict=True), start=1):
@@ -91,7 +91,7 @@ def _met(rows: Sequence[Row]) -> str:
     return "-" if not judged else f"NO, {missed} of {len(judged)}" if missed else "yes"
 
 
-def _setting(cell: Cell) -> list[str]:
+def _setting(cell: DesignCell) -> list[str]:
     return [str(cell.setting.problems), f"{100 * cell.setting.arm_problem:g}", cell.distribution]
 
 
@@ -144,7 +144,7 @@ def _false_table(rows: Sequence[Row], claim: str) -> Lines:
 
 
 def _verdict_table(rows: Sequence[Row]) -> Lines:
-    found: dict[Cell, list[Row]] = {}
+    found: dict[DesignCell, list[Row]] = {}
     for row in rows:
         found.setdefault(row.cell, []).append(row)
     lines = [["problems", "arm x problem", "estimand", "effect", "S", *simulation.VERDICTS, "met"]]

@@ -5,13 +5,13 @@ from collections.abc import Sequence
 
 from workflow_scripts.figures.words import columns, percent
 from workflow_scripts.launch import declared
-from workflow_scripts.launch.progress import Run, expected, read_runs
+from workflow_scripts.launch.progress import RunProgress, expected, read_runs
 from workflow_scripts.launch.study_file import read_study, root_of, study_parser
 
 SILENT = 600.0  # seconds without a word from the trainer after which its step is shown with its time
 
 
-def cell(run: Run, left_out: bool = False) -> str:
+def cell(run: RunProgress, left_out: bool = False) -> str:
     """What the table says of one run. left_out: the study is analysed without the runs that are not there."""
     if left_out and run.state != "evaluated":
         return f"left out ({run.state})"
@@ -26,7 +26,7 @@ def clock(moment: float, now: float) -> str:
     return time.strftime(form, time.localtime(moment))
 
 
-def training(runs: Sequence[Run], now: float) -> list[list[str]]:
+def training(runs: Sequence[RunProgress], now: float) -> list[list[str]]:
     """Rows of the table of runs that train, its head first: step, last reward, clip share, entropy, expected end."""
     rows = [["training now", "seed", "step", "reward", "clipped", "entropy", "ends"]]
     for run in runs:

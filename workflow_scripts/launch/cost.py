@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from workflow_scripts import benchmarks
-from workflow_scripts.launch.progress import Run, job_seconds
+from workflow_scripts.launch.progress import RunProgress, job_seconds
 from workflow_scripts.study import Study
 
 
@@ -113,7 +113,7 @@ def _few(hours: float) -> str:
     return f"{hours:,.1f}" if hours >= 1 else f"{hours:.2g}"
 
 
-def hours_line(study: Study, root: Path, runs: Sequence[Run], given: float | None) -> str:
+def hours_line(study: Study, root: Path, runs: Sequence[RunProgress], given: float | None) -> str:
     """One line: GPU or CPU hours in all and to come, and on what assumption. given: tokens a second, by the user."""
     kind = "GPU" if study.compute.gpus else "CPU"
     rate = Rates(given, given, "as given") if given else rates(study, root)

@@ -15,7 +15,7 @@ from typing import Any
 
 from workflow_scripts import stage_settings, tables
 from workflow_scripts.launch.cost import tokens
-from workflow_scripts.launch.progress import Run
+from workflow_scripts.launch.progress import RunProgress
 from workflow_scripts.study import Study
 
 EMBEDDED_BYTES = 444_000  # of models/warm_start.py's model
@@ -157,7 +157,7 @@ def _at_most(study: Study, root: Path) -> Sizes:
     return base or largest, checkpoint or largest
 
 
-def needs(study: Study, root: Path, runs: Sequence[Run], size: Sizes) -> list[Need]:
+def needs(study: Study, root: Path, runs: Sequence[RunProgress], size: Sizes) -> list[Need]:
     """What the study needs on disk, kind by kind; without tables, figures and logs, which are small."""
     return [
         _base(root, size[0]),
@@ -172,7 +172,7 @@ def _base(root: Path, size: int | None) -> Need:
     return Need("base", size, there, None if size is None else max(0, size - there))
 
 
-def _checkpoints(study: Study, root: Path, runs: Sequence[Run], size: int | None) -> Need:
+def _checkpoints(study: Study, root: Path, runs: Sequence[RunProgress], size: int | None) -> Need:
     each = {arm: len(study.resolved(arm).checkpoints) for arm in study.runs()}
     whole = sum(each[run.arm] for run in runs)
     to_come = sum(each[run.arm] for run in runs if not run.trained)
@@ -182,7 +182,7 @@ def _checkpoints(study: Study, root: Path, runs: Sequence[Run], size: int | None
     return _counted("checkpoints", whole, there, to_come, size)
 
 
-def _state(study: Study, root: Path, runs: Sequence[Run], size: int | None) -> Need:
+def _state(study: Study, root: Path, runs: Sequence[RunProgress], size: int | None) -> Need:
     """Of one run that is going, twice: a new state is whole before the old one goes; of all runs where it is kept."""
     branches = stage_settings.branch_states(study)
     untrained = [run for run in runs if not run.trained]
@@ -199,7 +199,7 @@ def _counted(kind: str, whole: int, there: int, to_come: int, size: int | None) 
     return Need(kind, size and whole * size, there, size and to_come * size)
 
 
-def _records(study: Study, root: Path, runs: Sequence[Run]) -> Need:
+def _records(study: Study, root: Path, runs: Sequence[RunProgress]) -> Need:
     everything = tokens(study, {arm: len(seeds) for arm, seeds in study.runs().items()}, study.evaluation.base_repeats)
     open_runs = {arm: sum(r.arm == arm and r.state != "evaluated" for r in runs) for arm in study.runs()}
     to_come = tokens(study, open_runs, 0)
@@ -208,7 +208,7 @@ def _records(study: Study, root: Path, runs: Sequence[Run]) -> Need:
     return Need("rollouts and completions", whole, there, left)
 
 
-def faults(study: Study, root: Path, runs: Sequence[Run]) -> list[str]:
+def faults(study: Study, root: Path, runs: Sequence[RunProgress]) -> list[str]:
     """One line if the disk has less room than what is to come needs, as far as that is known."""
     place = next(folder for folder in (root.absolute(), *root.absolute().parents) if folder.exists())
     free = shutil.disk_usage(place).free

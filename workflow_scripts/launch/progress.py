@@ -32,7 +32,7 @@ def gpus_here() -> int:
 
 
 @dataclass(frozen=True)
-class Run:
+class RunProgress:
     """One arm with one seed: how far its training is, and what of its evaluation is there."""
 
     arm: str
@@ -74,7 +74,7 @@ class Run:
 
 def read_run(
     root: Path, arm: str, seed: int, steps: int, benchmarks: Sequence[str], missing: frozenset[Path] = frozenset()
-) -> Run:
+) -> RunProgress:
     """State of one run from its outputs and from the progress.json that its trainer writes.
 
     missing: folders in which a declared result is missing, so that the run has to be trained or sampled again.
@@ -86,7 +86,7 @@ def read_run(
         said = json.loads((root / "state" / arm / f"seed-{seed}" / "progress.json").read_text(encoding="utf-8"))
     except (OSError, json.JSONDecodeError):  # not begun, finished, or just being written
         said = {}
-    return Run(
+    return RunProgress(
         arm=arm,
         seed=seed,
         steps=steps,
@@ -116,7 +116,7 @@ def read_runs(
     steps: Mapping[str, int],
     benchmarks: Sequence[str],
     missing: Iterable[str] = (),
-) -> list[Run]:
+) -> list[RunProgress]:
     """State of all runs, in the order of the study. missing: paths of declared results that are missing."""
     folders = frozenset(
         folder.parent if folder.name == "branch_states" else folder for folder in {Path(p).parent for p in missing}
@@ -138,7 +138,9 @@ def _mean_seconds(folder: Path) -> float | None:
     return sum(seconds) / len(seconds) if seconds else None
 
 
-def remaining_seconds(root: Path, runs: Sequence[Run], begun: Sequence[Run], elapsed: float) -> float | None:
+def remaining_seconds(
+    root: Path, runs: Sequence[RunProgress], begun: Sequence[RunProgress], elapsed: float
+) -> float | None:
     """Expected seconds until the last run is sampled, at the pace since `begun`; None while there is no pace yet.
 
     Work is counted in optimizer steps; sampling a run on one benchmark counts as the steps that take as long, once a
@@ -148,7 +150,7 @@ def remaining_seconds(root: Path, runs: Sequence[Run], begun: Sequence[Run], ela
     mean_steps = sum(run.steps for run in runs) / max(len(runs), 1)
     sampling = mean_steps * sample / train if train and sample else 0.0
 
-    def done(state: Sequence[Run]) -> float:
+    def done(state: Sequence[RunProgress]) -> float:
         return sum(run.step + sampling * run.evaluated for run in state)
 
     gained = done(runs) - done(begun)
@@ -179,7 +181,7 @@ def expected(root: Path, now: float) -> tuple[bool, float | None]:
     return (True, end) if abs(now - moment) < FRESH else (False, None)
 
 
-def line(root: Path, runs: Sequence[Run], begun: Sequence[Run], elapsed: float, now: float) -> str:
+def line(root: Path, runs: Sequence[RunProgress], begun: Sequence[RunProgress], elapsed: float, now: float) -> str:
     """One line: runs done, which are going, how far and how, expected end."""
     going = [run for run in runs if run.last_sign and run.last_sign > now - elapsed]  # not one that died before
     text = f"{sum(run.trained for run in runs)} of {len(runs)} runs trained"

@@ -13,8 +13,9 @@ from typing import Any
 from workflow_scripts import stage_settings, tables
 from workflow_scripts.report.deviations import read
 from workflow_scripts.study import Study
+from workflow_scripts.study.keys import Sampling
 
-_EVALUATION = {"problems", "temperature", "top_p", "top_k", "stop", "prompt_family", "max_completion"}
+_EVALUATION = {"problems", "prompt_family", *Sampling.model_fields}
 
 
 def _set_only(value: Any) -> Any:

@@ -9,7 +9,7 @@ from workflow_scripts.analysis.records import OFTEN_TRUNCATED
 from workflow_scripts.figures.words import interval, number, percent, points
 from workflow_scripts.report.deviations import Plan
 from workflow_scripts.statistics.effects import Verdict
-from workflow_scripts.statistics.noise_floor import Spread
+from workflow_scripts.statistics.noise_floor import NoiseVerdict
 
 MANY_DROPPED = 0.02  # share of reference answers that fail their own audit, above which the set deserves a look
 MANY_COPIED = 0.05  # share of problems that pay for an expression of their question: what copying alone may score
@@ -155,7 +155,7 @@ def evaluation_checks(scores: list[Row], noise_floors: list[Row], endpoint: tupl
     endpoint: benchmark and k of the primary one. It alone warns: of many spreads, each at 5 %, some always stand out.
     """
     rows: list[Row] = []
-    states = {Spread.AS_EXPECTED: "pass", Spread.NOT_ASSESSABLE: None}
+    states = {NoiseVerdict.AS_EXPECTED: "pass", NoiseVerdict.NOT_ASSESSABLE: None}
     shares: dict[str, float] = {}
     for row in scores:
         if row["level"] == "arm" and known(row["truncated_share"]):

@@ -10,7 +10,7 @@ from workflow_scripts.report.findings import known
 Row = dict[str, Any]
 
 
-class Cell(NamedTuple):
+class TableCell(NamedTuple):
     """What is shown, and the number to sort by, if it is one. share: its digits are those of its column."""
 
     text: str
@@ -29,7 +29,7 @@ class Grid:
     title: str
     source: str
     columns: Sequence[str]
-    rows: Sequence[Sequence[Cell]]
+    rows: Sequence[Sequence[TableCell]]
     note: str = ""
 
     @property
@@ -58,7 +58,7 @@ def shares(values: Sequence[float | None]) -> list[str]:
     return [said(value) for value in values]
 
 
-def _columns(rows: Sequence[Sequence[Cell]]) -> list[list[Cell]]:
+def _columns(rows: Sequence[Sequence[TableCell]]) -> list[list[TableCell]]:
     """The rows, columns of shares with the digits of the column."""
     columns = [list(column) for column in zip(*rows, strict=True)]
     for i, column in enumerate(columns):
@@ -82,40 +82,40 @@ def _lean(grid: Grid) -> Grid:
     )
 
 
-def _text(value: Any) -> Cell:
-    return Cell("" if value is None else str(value))
+def _text(value: Any) -> TableCell:
+    return TableCell("" if value is None else str(value))
 
 
-def _count(value: Any, digits: int = 0) -> Cell:
-    return Cell(number(value, digits), float(value)) if known(value) else Cell("")
+def _count(value: Any, digits: int = 0) -> TableCell:
+    return TableCell(number(value, digits), float(value)) if known(value) else TableCell("")
 
 
-def _points(score: Any, sign: bool = False) -> Cell:
-    return Cell(number(100 * score, sign=sign), 100 * score) if known(score) else Cell("")
+def _points(score: Any, sign: bool = False) -> TableCell:
+    return TableCell(number(100 * score, sign=sign), 100 * score) if known(score) else TableCell("")
 
 
-def _detectable(effect: Any) -> Cell:
-    return Cell(detectable(effect), 100 * effect) if known(effect) else Cell("")
+def _detectable(effect: Any) -> TableCell:
+    return TableCell(detectable(effect), 100 * effect) if known(effect) else TableCell("")
 
 
-def _share(value: Any) -> Cell:
-    return Cell(percent(value), value, share=True) if known(value) else Cell("")
+def _share(value: Any) -> TableCell:
+    return TableCell(percent(value), value, share=True) if known(value) else TableCell("")
 
 
-def _short(value: Any, form: str) -> Cell:
-    return Cell(format(value, form), value) if known(value) else Cell("")
+def _short(value: Any, form: str) -> TableCell:
+    return TableCell(format(value, form), value) if known(value) else TableCell("")
 
 
-def _time(seconds: Any) -> Cell:
-    return Cell(span(seconds), seconds) if known(seconds) else Cell("")
+def _time(seconds: Any) -> TableCell:
+    return TableCell(span(seconds), seconds) if known(seconds) else TableCell("")
 
 
-def _interval(row: Row) -> Cell:
-    return Cell(interval(row["ci_low"], row["ci_high"]), row["ci_low"]) if known(row["ci_low"]) else Cell("")
+def _interval(row: Row) -> TableCell:
+    return TableCell(interval(row["ci_low"], row["ci_high"]), row["ci_low"]) if known(row["ci_low"]) else TableCell("")
 
 
-def _p(value: Any) -> Cell:
-    return Cell(f"{value:.3f}" if value >= 0.001 else "< 0.001", value) if known(value) else Cell("")
+def _p(value: Any) -> TableCell:
+    return TableCell(f"{value:.3f}" if value >= 0.001 else "< 0.001", value) if known(value) else TableCell("")
 
 
 def _endpoint(row: Row) -> str:
@@ -130,7 +130,7 @@ def effects(rows: list[Row]) -> Grid:
          "#detects", "#seeds needed", "#p", "#Holm"],
         [[_text(r["arm"]), _text(r["verdict"]), _text(_endpoint(r)), _text(r["benchmark"]),
           _count(r["pass_at"]), _text("these" if r["estimand"] == "benchmark" else "a sample"),
-          _points(r["delta"], sign=True), _interval(r), Cell(f"{r['seeds']} / {r['baseline_seeds']}", r["seeds"]),
+          _points(r["delta"], sign=True), _interval(r), TableCell(f"{r['seeds']} / {r['baseline_seeds']}", r["seeds"]),
           _detectable(r["mde80"]), _count(r["seeds_needed"]), _p(r["p"]), _p(r["p_holm"])] for r in rows],
         "Points. “Primary”: the comparison that answers the question; “control”: the same of an arm that tests the "
         "study, no part of the answer. All others are exploratory, their intervals not corrected for how many they "
@@ -148,9 +148,9 @@ def scores(tables: list[Row]) -> Grid:
             cells, first = dict(zip(table["pass_at"], line["cells"], strict=True)), line["first"]
             found = []
             for cell in map(cells.get, pass_at):
-                shown = _points(cell["score"]) if cell else Cell("")
+                shown = _points(cell["score"]) if cell else TableCell("")
                 error = f" ± {number(100 * cell['se'])}" if cell and shown.text and known(cell["se"]) else ""
-                found.append(Cell(shown.text + error, shown.value))
+                found.append(TableCell(shown.text + error, shown.value))
             rows.append(
                 [_text(line["arm"]), _text(table["benchmark"]), _count(line["step"]), _count(first["seeds"]), *found,
                  _share(first["truncated_share"]), _share(first["unparsed_share"]),
@@ -216,7 +216,7 @@ def difficulty(rows: list[Row]) -> Grid:
         "difficulty", "Effects by difficulty (exploratory)", "difficulty",
         ["arm", "benchmark", "split by", "range", "#pass@k", "#problems", "#baseline", "#difference", "#interval"],
         [[_text(r["arm"]), _text(r["benchmark"]), _text(r["split_by"].replace("_", " ")),
-          Cell(str(r["bin"]), r["place"]), _count(r["pass_at"]), _count(r["problems"]),
+          TableCell(str(r["bin"]), r["place"]), _count(r["pass_at"]), _count(r["problems"]),
           _points(r["baseline_score"]), _points(r["delta"], sign=True), _interval(r)] for r in rows],
         "Points; intervals uncorrected.",
     ))  # fmt: skip

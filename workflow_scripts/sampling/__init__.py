@@ -1,7 +1,7 @@
 """Drawing completions: one signature for every engine, one seed for every completion."""
 
 import hashlib
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, Protocol, Self
 
@@ -29,14 +29,8 @@ class Options:
     @classmethod
     def of(cls, settings: dict[str, Any]) -> Self:
         """From the keys of the same names in a stage's settings, where keys that are not set are missing."""
-        stop = settings.get("stop")
-        return cls(
-            settings["temperature"],
-            settings["top_p"],
-            settings["max_completion"],
-            settings.get("top_k"),
-            tuple(stop) if stop else None,
-        )
+        found = {field.name: settings[field.name] for field in fields(cls) if field.name in settings}
+        return cls(**found | {"stop": tuple(found["stop"]) if found.get("stop") else None})
 
 
 @dataclass(frozen=True)

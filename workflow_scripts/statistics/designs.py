@@ -57,7 +57,7 @@ SETTINGS = tuple(replace(s, arm_problem=x) for s in (LARGE, SMALL) for x in (0.0
 
 
 @dataclass(frozen=True)
-class Cell:
+class DesignCell:
     """One design: what is asked, of which data, how often. looks: seeds per arm at each look.
 
     others: seeds of the arms beside the baseline, where they are not as many. power: share of studies claimed to find
@@ -87,7 +87,7 @@ class Cell:
         return falls
 
 
-def cells(repetitions: int) -> list[Cell]:
+def cells(repetitions: int) -> list[DesignCell]:
     """All designs. repetitions: of the Gaussian coverage cells; the others need, and get, a part of it."""
 
     def times(share: float) -> int:
@@ -95,20 +95,22 @@ def cells(repetitions: int) -> list[Cell]:
 
     noisy = [s for s in SETTINGS if s.arm_problem]
     quiet = [s for s in SETTINGS if not s.arm_problem]
-    made = [Cell("coverage", s, GAUSSIAN, (n,), 0.0, None, repetitions) for s in SETTINGS for n in SEEDS]
+    made = [DesignCell("coverage", s, GAUSSIAN, (n,), 0.0, None, repetitions) for s in SETTINGS for n in SEEDS]
     for distribution in (HEAVY, BOTH, ONE, DEEP, BINOMIAL):
-        made += [Cell("coverage", s, distribution, (n,), 0.0, None, times(0.25)) for s in noisy for n in SEEDS]
-    made += [Cell("coverage", NOISY, NOISE, (n,), 0.0, None, times(0.25)) for n in SEEDS]
+        made += [DesignCell("coverage", s, distribution, (n,), 0.0, None, times(0.25)) for s in noisy for n in SEEDS]
+    made += [DesignCell("coverage", NOISY, NOISE, (n,), 0.0, None, times(0.25)) for n in SEEDS]
     for fewer, more in UNEQUAL:
-        made += [Cell("coverage", s, GAUSSIAN, (fewer,), 0.0, None, times(0.25), more) for s in noisy]
-    made += [Cell("alternatives", s, GAUSSIAN, (n,), 0.0, POPULATION, times(0.06)) for s in noisy for n in SEEDS]
+        made += [DesignCell("coverage", s, GAUSSIAN, (fewer,), 0.0, None, times(0.25), more) for s in noisy]
+    made += [DesignCell("alternatives", s, GAUSSIAN, (n,), 0.0, POPULATION, times(0.06)) for s in noisy for n in SEEDS]
     for looks in LOOKS:
-        made.append(Cell("false verdicts", quiet[1], GAUSSIAN, looks, 0.0, BENCHMARK, times(0.4)))
-        made.append(Cell("false verdicts", noisy[1], GAUSSIAN, looks, 0.0, POPULATION, times(0.2)))
-        made += [Cell("false verdicts", quiet[0], d, looks, 0.0, BENCHMARK, times(0.2)) for d in (HEAVY, BOTH)]
+        made.append(DesignCell("false verdicts", quiet[1], GAUSSIAN, looks, 0.0, BENCHMARK, times(0.4)))
+        made.append(DesignCell("false verdicts", noisy[1], GAUSSIAN, looks, 0.0, POPULATION, times(0.2)))
+        made += [DesignCell("false verdicts", quiet[0], d, looks, 0.0, BENCHMARK, times(0.2)) for d in (HEAVY, BOTH)]
     for estimand, where in ((BENCHMARK, quiet), (POPULATION, noisy)):
-        no_effect = [Cell("verdicts", s, GAUSSIAN, (n,), 0.0, estimand, times(0.25)) for s in where for n in SEEDS]
-        looked_at = Cell("verdicts", where[1], GAUSSIAN, LOOKS[-1], 0.0, estimand, times(0.25))
+        no_effect = [
+            DesignCell("verdicts", s, GAUSSIAN, (n,), 0.0, estimand, times(0.25)) for s in where for n in SEEDS
+        ]
+        looked_at = DesignCell("verdicts", where[1], GAUSSIAN, LOOKS[-1], 0.0, estimand, times(0.25))
         made += no_effect
         made += [replace(cell, delta=d) for d in (MARGIN, -MARGIN) for cell in (*no_effect, looked_at)]
         made += [replace(cell, delta=detectable(cell), power=POWER) for cell in no_effect]
@@ -118,7 +120,7 @@ def cells(repetitions: int) -> list[Cell]:
 # What theory says
 
 
-def oracle(cell: Cell, estimand: str) -> tuple[float, float]:
+def oracle(cell: DesignCell, estimand: str) -> tuple[float, float]:
     """Standard error and Satterthwaite's df at the true variance components, for the last look of equal arms.
 
     With few seeds even the exact t interval is far wider than a normal one: who knows the components, but has only the
@@ -138,13 +140,13 @@ def oracle(cell: Cell, estimand: str) -> tuple[float, float]:
 
 
 @lru_cache(None)
-def oracle_width(cell: Cell) -> float:
+def oracle_width(cell: DesignCell) -> float:
     """Width of the oracle's population interval."""
     se, df = oracle(cell, POPULATION)
     return float(2 * t.ppf(1 - ALPHA / 2, df) * se)
 
 
-def detectable(cell: Cell) -> float:
+def detectable(cell: DesignCell) -> float:
     """The effect that studies of this design state as theirs, from the functions they take it from."""
     assert cell.estimand is not None
     seeds, (se, df) = cell.looks[-1], oracle(cell, cell.estimand)
@@ -154,7 +156,7 @@ def detectable(cell: Cell) -> float:
 
 
 @lru_cache(None)
-def verdict_shares(cell: Cell) -> dict[str, float]:
+def verdict_shares(cell: DesignCell) -> dict[str, float]:
     """Chance of each verdict at the last look, one arm, over the distribution of the estimated standard error.
 
     Better and worse are tails of the noncentral t. Exact on the benchmark but for the F test's 1 % of Welch intervals,

@@ -14,7 +14,7 @@ MOST_SD = 0.5  # of anything between 0 and 1
 SMALL_SHARE = 0.25  # of the run variance: below it, more evaluation samples cannot help much
 
 
-class Spread(StrEnum):
+class NoiseVerdict(StrEnum):
     """How far results differ without any effect, as tables hold it."""
 
     AS_EXPECTED = "as expected"
@@ -66,7 +66,7 @@ def evaluation(arm: Arm) -> Floor:
     expected = float(np.sqrt(np.mean(arm.evaluation_variance))) if repeats else np.nan
     band = norm.ppf((1 + LEVEL) / 2) * np.sqrt(2) * expected
     sd = float(np.sqrt(arm.run_variance))
-    p, verdict, reason = np.nan, Spread.NOT_ASSESSABLE, None
+    p, verdict, reason = np.nan, NoiseVerdict.NOT_ASSESSABLE, None
     if repeats < 2:
         reason = "fewer than 2 evaluations of the base model: nothing to compare"
     elif np.isnan(expected):
@@ -76,10 +76,10 @@ def evaluation(arm: Arm) -> Floor:
     else:
         statistic = (repeats - 1) * sd**2 / expected**2
         p = float(2 * min(chi2.cdf(statistic, repeats - 1), chi2.sf(statistic, repeats - 1)))
-        verdict, cause = Spread.AS_EXPECTED, ""
+        verdict, cause = NoiseVerdict.AS_EXPECTED, ""
         if p < 1 - LEVEL:
             too_large = sd > expected
-            verdict = Spread.LARGER if too_large else Spread.SMALLER
+            verdict = NoiseVerdict.LARGER if too_large else NoiseVerdict.SMALLER
             cause = "nondeterminism or grader time-outs? " if too_large else "shared sampling seeds? "
         reason = (
             f"{cause}{repeats} repeats would flag a doubled SD in {100 * power_of_check(repeats, 2.0):.0f} % of cases"
@@ -96,7 +96,7 @@ def training(arm: Arm) -> Floor:
     if seeds < 2 or sd == 0:
         reason = "fewer than 2 seeds: no SD" if seeds < 2 else "all seeds have the same score"
         nan = np.nan
-        return Floor(sd, nan, nan, nan, nan, nan, nan, Spread.NOT_ASSESSABLE, reason)
+        return Floor(sd, nan, nan, nan, nan, nan, nan, NoiseVerdict.NOT_ASSESSABLE, reason)
     share = min(float(sum_over_benchmarks(arm.residual_variance)) / sd**2, 1.0)
     expected = float(np.sqrt(np.mean(arm.evaluation_variance)))
     band = min(float(t.ppf((1 + LEVEL) / 2, seeds - 1) * np.sqrt(2) * sd), 1.0)  # no scores differ by more

@@ -30,7 +30,7 @@ from workflow_scripts.statistics.designs import (
     POPULATION,
     SAMPLES,
     SLOPE,
-    Cell,
+    DesignCell,
     oracle_width,
     verdict_shares,
 )
@@ -51,7 +51,7 @@ VERDICTS = (Verdict.BETTER, Verdict.WORSE, Verdict.NO_DIFFERENCE, Verdict.INCONC
 class Row:
     """One number of a cell with its Monte Carlo standard error; targets are None where nothing is claimed."""
 
-    cell: Cell
+    cell: DesignCell
     arms: int
     estimand: str
     method: str
@@ -78,7 +78,7 @@ Measures = dict[Name, float]
 # Draws
 
 
-def _run_effects(cell: Cell, rng: np.random.Generator, arms: int) -> Reals:
+def _run_effects(cell: DesignCell, rng: np.random.Generator, arms: int) -> Reals:
     """(arms,S): what each run adds to all its problems."""
     shape = (arms, max(*cell.looks, cell.others or 0))
     if cell.distribution == HEAVY:
@@ -87,7 +87,7 @@ def _run_effects(cell: Cell, rng: np.random.Generator, arms: int) -> Reals:
     return made - cell.falls(arms) * (rng.random(shape) < COLLAPSE_SHARE) if cell.distribution in FALL else made
 
 
-def _binomial(cell: Cell, rng: np.random.Generator) -> tuple[Reals, Reals, float]:
+def _binomial(cell: DesignCell, rng: np.random.Generator) -> tuple[Reals, Reals, float]:
     """Scores and sampling variances (2,S,N) of counts, and the true difference on these problems."""
     setting, seeds = cell.setting, max(cell.looks)
     arm_sd, seed_sd = setting.arm_problem / np.sqrt(2) / SLOPE, setting.seed_sd / SLOPE
@@ -102,7 +102,7 @@ def _binomial(cell: Cell, rng: np.random.Generator) -> tuple[Reals, Reals, float
     return pass_at_k(correct, SAMPLES, 1), pass_at_k_variance(correct, SAMPLES, 1), delta
 
 
-def draw(cell: Cell, rng: np.random.Generator, arms: int = 2) -> tuple[list[Arm], dict[str, float]]:
+def draw(cell: DesignCell, rng: np.random.Generator, arms: int = 2) -> tuple[list[Arm], dict[str, float]]:
     """Arms, the baseline first, and the true difference of the first other arm for each estimand."""
     setting, seeds = cell.setting, max(*cell.looks, cell.others or 0)
     if cell.distribution == BINOMIAL:
@@ -128,7 +128,7 @@ def draw(cell: Cell, rng: np.random.Generator, arms: int = 2) -> tuple[list[Arm]
 # What is measured of one draw
 
 
-def _coverage(cell: Cell, rng: np.random.Generator) -> Callable[[], Measures]:
+def _coverage(cell: DesignCell, rng: np.random.Generator) -> Callable[[], Measures]:
     def measure() -> Measures:
         (baseline, treatment), truth = draw(cell, rng)
         low, high = naive.pooled_t(treatment, baseline)
@@ -151,7 +151,7 @@ def _coverage(cell: Cell, rng: np.random.Generator) -> Callable[[], Measures]:
     return measure
 
 
-def _alternatives(cell: Cell, rng: np.random.Generator) -> Callable[[], Measures]:
+def _alternatives(cell: DesignCell, rng: np.random.Generator) -> Callable[[], Measures]:
     resamples = naive.Resamples.draw(rng, cell.looks[0], cell.setting.problems)  # the same for all draws of a chunk
 
     def measure() -> Measures:
@@ -176,7 +176,7 @@ def _says(treatment: Arm, baseline: Arm, estimand: str, alpha: float) -> str:
     return effects.verdict(estimate(treatment, baseline, estimand, alpha), alpha, MARGIN, np.nan, "")[0]
 
 
-def _false_verdicts(cell: Cell, rng: np.random.Generator) -> Callable[[], Measures]:
+def _false_verdicts(cell: DesignCell, rng: np.random.Generator) -> Callable[[], Measures]:
     assert cell.estimand is not None
     estimand, looks = cell.estimand, cell.looks
 
@@ -201,7 +201,7 @@ def _false_verdicts(cell: Cell, rng: np.random.Generator) -> Callable[[], Measur
     return measure
 
 
-def _verdicts(cell: Cell, rng: np.random.Generator) -> Callable[[], Measures]:
+def _verdicts(cell: DesignCell, rng: np.random.Generator) -> Callable[[], Measures]:
     assert cell.estimand is not None
     estimand, looks = cell.estimand, len(cell.looks)
 
@@ -233,12 +233,12 @@ PARTS = {
 class Chunk:
     """So many repetitions of one cell, with their own random stream."""
 
-    cell: Cell
+    cell: DesignCell
     stream: np.random.SeedSequence
     repetitions: int
 
 
-def chunks(designs: Sequence[Cell], seed: int) -> list[Chunk]:
+def chunks(designs: Sequence[DesignCell], seed: int) -> list[Chunk]:
     """The work, in the order of the cells; equal for equal seeds, whoever does it."""
     made = []
     for cell, stream in zip(designs, np.random.SeedSequence(seed).spawn(len(designs)), strict=True):
@@ -259,7 +259,7 @@ def _mean(values: Reals) -> tuple[float, float]:
     return float(values.mean()), float(values.std(ddof=1) / np.sqrt(len(values)))
 
 
-def _expected(cell: Cell, arms: int, quantity: str) -> float | None:
+def _expected(cell: DesignCell, arms: int, quantity: str) -> float | None:
     """What theory says of a number."""
     if quantity in VERDICTS:
         known = verdict_shares(cell)[quantity] if arms == 1 else None
@@ -267,7 +267,7 @@ def _expected(cell: Cell, arms: int, quantity: str) -> float | None:
     return {"coverage": 1 - ALPHA, "better or worse": ALPHA}.get(quantity)
 
 
-def _targets(cell: Cell, name: Name, count: int) -> tuple[float | None, float | None]:
+def _targets(cell: DesignCell, name: Name, count: int) -> tuple[float | None, float | None]:
     """What is claimed of a number found in so many studies. The levels are the claim's own, whatever level says."""
 
     def errors(share: float, times: int = 3) -> float:
@@ -296,7 +296,7 @@ def _targets(cell: Cell, name: Name, count: int) -> tuple[float | None, float | 
     return (expected - allowed if expected > allowed else None), expected + allowed
 
 
-def summarise(cell: Cell, found: Sequence[dict[Name, Reals]]) -> list[Row]:
+def summarise(cell: DesignCell, found: Sequence[dict[Name, Reals]]) -> list[Row]:
     """The rows of one cell from all its chunks, in their order."""
     values = {name: np.concatenate([one[name] for one in found]) for name in found[0]}
     rows = []

@@ -30,7 +30,7 @@ from workflow_scripts.study.keys import (
 )
 from workflow_scripts.study.trl_fields import reaching_the_weights
 
-__all__ = ["Arm", "Study", "StudyFaults", "load", "machine_faults"]
+__all__ = ["ResolvedArm", "Study", "StudyFaults", "load", "machine_faults"]
 
 # What stands in for a required key that is missing or broken, so that the rest is still checked.
 _STAND_INS: dict[Path, Any] = {
@@ -54,7 +54,7 @@ _STAND_INS: dict[Path, Any] = {
 
 
 @dataclass(frozen=True)
-class Arm:
+class ResolvedArm:
     """An arm with its preset, `same_as` and the study's own settings worked in.
 
     objective: only what is set: ratio, bounds, surrogate, advantage {scale, focal_gamma}, aggregation, the keys of the
@@ -103,7 +103,9 @@ def _over(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
 class Study(StudyKeys):
     """A study whose faults are all found: every key of config.yaml, and what follows from them."""
 
-    _arms: dict[str, Arm] = PrivateAttr(default_factory=dict)  # resolved once: rules ask for them with every job
+    _arms: dict[str, ResolvedArm] = PrivateAttr(
+        default_factory=dict
+    )  # resolved once: rules ask for them with every job
 
     def keys_of(self, name: str) -> dict[str, Any]:
         """All that an arm sets itself or inherits, without what its own choice of policy leaves unused."""
@@ -118,13 +120,13 @@ class Study(StudyKeys):
         unused = [key for key in POLICY_KEYS if key in keys and key not in used and key not in own]
         return {key: value for key, value in keys.items() if key not in (*unused, "preset", "same_as")}
 
-    def resolved(self, arm: str) -> Arm:
+    def resolved(self, arm: str) -> ResolvedArm:
         """What an arm comes to."""
         if arm not in self._arms:
             self._arms[arm] = self._resolve(arm)
         return self._arms[arm]
 
-    def _resolve(self, name: str) -> Arm:
+    def _resolve(self, name: str) -> ResolvedArm:
         keys = self.keys_of(name)
         branch = BranchFrom(**keys["branch_from"]) if "branch_from" in keys else None
         training = _over(self.training.model_dump(exclude_none=True), keys.get("training", {}))
@@ -136,7 +138,7 @@ class Study(StudyKeys):
         objective = {key: keys[key] for key in axes if key in keys}
         if training["beta"] > 0:
             objective |= {"kl": keys.get("kl", "k3"), "beta": training["beta"]}
-        return Arm(
+        return ResolvedArm(
             name=name,
             role=keys.get("role", "comparison"),
             seeds=keys.get("seeds", self.seeds),

@@ -13,7 +13,7 @@ from workflow_scripts.study.static_gate import gate_faults
 from workflow_scripts.study.trl_fields import trl_faults
 
 if TYPE_CHECKING:
-    from workflow_scripts.study import Arm, Study
+    from workflow_scripts.study import ResolvedArm, Study
 
 GROUP = digest.members("objectives.bounds", "Group")
 _AXES = ("ratio", "bounds", "surrogate", "advantage", "aggregation")
@@ -231,7 +231,7 @@ def _branch_faults(study: "Study", name: str, unsound: set[str]) -> Iterator[str
         yield line(f"arms.{name}.seeds", lacking, f"seeds of {root.name}, from which it branches: {root.seeds}")
 
 
-def _schedule_faults(study: "Study", prefix: str, arm: "Arm | Study", start: int = 0) -> Iterator[str]:
+def _schedule_faults(study: "Study", prefix: str, arm: "ResolvedArm | Study", start: int = 0) -> Iterator[str]:
     yield from step_faults(prefix, arm.training, arm.rollout.updates_per_batch, start)
     yield from batch_faults(prefix, arm.rollout, study.compute)
     yield from warmup_faults(prefix, arm.training)
@@ -257,7 +257,7 @@ def _key_and_value(fault: str) -> str:
     return fault.rpartition(": ")[0]
 
 
-def _twins(arms: list["Arm"]) -> Iterator[str]:
+def _twins(arms: list["ResolvedArm"]) -> Iterator[str]:
     for one, other in combinations(arms, 2):
         shared = [seed for seed in other.seeds if seed in one.seeds]
         if shared and one.identity == other.identity:
@@ -265,7 +265,7 @@ def _twins(arms: list["Arm"]) -> Iterator[str]:
             yield line(f"arms.{other.name}.seeds", shared, allowed)
 
 
-def _endpoint(study: "Study", arms: list["Arm"]) -> Iterator[str]:
+def _endpoint(study: "Study", arms: list["ResolvedArm"]) -> Iterator[str]:
     step = study.analysis.endpoint.checkpoint
     lacking = [arm.name for arm in arms if step != "last" and step not in arm.checkpoints]
     if lacking:
@@ -274,7 +274,7 @@ def _endpoint(study: "Study", arms: list["Arm"]) -> Iterator[str]:
         )
 
 
-def _against_baseline(study: "Study", arms: list["Arm"]) -> Iterator[str]:
+def _against_baseline(study: "Study", arms: list["ResolvedArm"]) -> Iterator[str]:
     baseline = study.resolved(study.baseline)
     for arm in arms:
         if arm.role == "placebo" and arm.identity != baseline.identity:

@@ -54,7 +54,7 @@ def compared(study: "Study") -> dict[str, Any]:
         "settings": _flat(baseline.training.model_dump()) | _flat(baseline.rollout.model_dump(), "rollout."),
         "updates_per_batch": baseline.updates_per_batch,
         "samples": {benchmark: study.samples_of(benchmark) for benchmark in study.sampled},
-        "evaluation": _flat(evaluation.model_dump(include={"temperature", "top_p", "top_k", "stop", "max_completion"})),
+        "evaluation": _flat(evaluation.options),
         "problems": evaluation.problems,
         "arms": arms,
     }

@@ -117,17 +117,27 @@ class UserSet(Part):
     grader: Grader | None = None
 
 
-class Rollout(Part):
-    prompts: Count = 32
-    group_size: AtLeastTwo = 8
-    minibatches: Count = 2
-    epochs: Count = 2
+class Sampling(Part):
+    """How completions are drawn, of rollouts and of evaluations: the keys of `sampling.Options`."""
+
     temperature: Positive = 1.0
     top_p: TopP = 1.0
     top_k: Count | None = None
     stop: Stop | None = None
-    max_prompt: Count | None = None
     max_completion: Count
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """Those that are set."""
+        return self.model_dump(include=set(Sampling.model_fields), exclude_none=True)
+
+
+class Rollout(Sampling):
+    prompts: Count = 32
+    group_size: AtLeastTwo = 8
+    minibatches: Count = 2
+    epochs: Count = 2
+    max_prompt: Count | None = None
 
     @property
     def updates_per_batch(self) -> int:
@@ -217,18 +227,13 @@ else:  # the keys of the clip policies are those of their functions: a new polic
     Policy = create_model("Policy", __base__=_PolicyKeys, **_widths)
 
 
-class Evaluation(Part):
+class Evaluation(Sampling):
     benchmarks: Annotated[Names, Field(min_length=1)]
     selection: Name | None = None
     problems: Count | None = None
     samples: Samples = 8
     pass_at: Counts = [1]
-    temperature: Positive = 1.0
-    top_p: TopP = 1.0
-    top_k: Count | None = None
-    stop: Stop | None = None
     prompt_family: Annotated[str, OneOf(PROMPT_FAMILIES)] | None = None
-    max_completion: Count
     base_repeats: Count = 3
 
 

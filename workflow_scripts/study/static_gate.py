@@ -16,7 +16,7 @@ from workflow_scripts.study.faults import line
 from workflow_scripts.study.trl_fields import reaching_the_weights
 
 if TYPE_CHECKING:
-    from workflow_scripts.study import Arm, Study
+    from workflow_scripts.study import ResolvedArm, Study
 
 FARTHEST = 16.0  # a log ratio that no training reaches: the token's probability was 1e-7, or falls to that
 RESOLUTION = 1.2e-7  # two bounds nearer to each other than float32 resolves are one
@@ -47,7 +47,7 @@ class Setting:
     engine: str
 
 
-def reaching(arm: "Arm", engine: str) -> dict[str, Any]:
+def reaching(arm: "ResolvedArm", engine: str) -> dict[str, Any]:
     """The settings of an arm that reach the weights, without its objective."""
     training = arm.training.model_dump(exclude_none=True)
     for key in ("checkpoints", "beta", "success_threshold"):  # the last two are part of the objective
@@ -153,7 +153,9 @@ def _follows_length(objective: Objective) -> bool:
     return not {"mask", "completion_tokens", "position", "old_log_prob"}.isdisjoint(read)
 
 
-def _why_same(study: "Study", arm: "Arm", other: "Arm", reached: dict[str, dict[str, Any]]) -> Same | None:
+def _why_same(
+    study: "Study", arm: "ResolvedArm", other: "ResolvedArm", reached: dict[str, dict[str, Any]]
+) -> Same | None:
     """Why an arm cannot differ from another one; None if it can, as far as the settings show. reached:
     `reaching` of each arm."""
     branch = arm.branch_from is not None and arm.branch_from.arm == other.name and arm.optimizer == "carry"
@@ -182,7 +184,7 @@ def _why_same(study: "Study", arm: "Arm", other: "Arm", reached: dict[str, dict[
     return Same.AT_RATIO_ONE if setting.updates == 1 else Same.GRADIENTS
 
 
-def _flat(arm: "Arm") -> dict[str, Any]:
+def _flat(arm: "ResolvedArm") -> dict[str, Any]:
     """The keys of an arm's objective and training, as a study writes them. The objective comes first."""
     advantage = {f"advantage.{key}": value for key, value in arm.objective["advantage"].items()}
     found = {key: value for key, value in arm.objective.items() if key not in ("advantage", "beta")} | advantage
@@ -191,7 +193,7 @@ def _flat(arm: "Arm") -> dict[str, Any]:
     return found | {f"training.{key}": value for key, value in training.items()}
 
 
-def gate_faults(study: "Study", arms: list["Arm"]) -> Iterator[str]:
+def gate_faults(study: "Study", arms: list["ResolvedArm"]) -> Iterator[str]:
     """A line for each arm that cannot differ from the baseline, from the parent it branches off, or, other than by its
     seeds, from an arm before it."""
     if study.analysis.allow_unreachable:
@@ -215,7 +217,7 @@ def gate_faults(study: "Study", arms: list["Arm"]) -> Iterator[str]:
                 break
 
 
-def _fault(arm: "Arm", other: "Arm", same: Same) -> str:
+def _fault(arm: "ResolvedArm", other: "ResolvedArm", same: Same) -> str:
     own, theirs = _flat(arm), _flat(other)
     keys = [key for key in dict.fromkeys([*own, *theirs]) if own.get(key) != theirs.get(key)]
     if arm.branch_from is not None and "training.checkpoints" in keys:

@@ -68,12 +68,6 @@ def boxes(text: str, braces: re.Pattern[str] = BOX) -> list[Statement]:
     return sorted(found, key=lambda box: box.start)
 
 
-def last_box(text: str, braces: re.Pattern[str] = BOX) -> str | None:
-    """What the last balanced box holds (of nested ones the inner). braces: finds boxes' and other braces."""
-    found = boxes(text, braces)
-    return text[found[-1].start : found[-1].end] if found else None
-
-
 def _joined(between: str) -> bool:
     """Whether two answers with this text between them are one list, or a choice that is left open."""
     if len(between) > _MOST_BETWEEN:
