@@ -13,7 +13,8 @@ from test_study import SMALL, STUDIES, faults, small
 
 from workflow_scripts import stage_settings
 from workflow_scripts.sampling import Options
-from workflow_scripts.study import keys, load, trl_fields
+from workflow_scripts.study import load, trl_fields
+from workflow_scripts.study.keys import Evaluation, Rollout, Sampling
 
 # field of TRL's GRPOConfig, as text, as a number or another value of YAML, what TRL gets
 TRL_VALUES = [
@@ -228,5 +229,5 @@ def test_a_study_of_texts_alone_is_the_same_study(path: Path) -> None:
 
 
 def test_rollouts_and_evaluations_are_drawn_with_the_same_options() -> None:
-    assert set(keys.Sampling.model_fields) == {field.name for field in dataclasses.fields(Options)}
-    assert all(issubclass(part, keys.Sampling) for part in (keys.Rollout, keys.Evaluation))
+    assert set(Sampling.model_fields) == {field.name for field in dataclasses.fields(Options)}
+    assert all(issubclass(part, Sampling) for part in (Rollout, Evaluation))

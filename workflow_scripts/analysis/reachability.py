@@ -56,7 +56,7 @@ class RecordedArm:
     runs: list[Measured] = field(default_factory=list)
     weights: dict[int, dict[str, Any]] = field(default_factory=dict)  # seed -> footer of its checkpoints
     courses: dict[int, Course] = field(default_factory=dict)  # by seed
-    parent: "Arm | None" = None  # what the arm branches off
+    parent: "RecordedArm | None" = None  # what the arm branches off
     branch_step: int = 0
 
     def course(self, seed: int) -> Course:
