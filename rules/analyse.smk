@@ -4,13 +4,11 @@
 
 ANALYSIS = stage_settings.analysis(STUDY)
 RECORDED = stage_settings.records(STUDY, REWARD)
-POLICIES = sorted(
-    {f"objectives.bounds:{axes['bounds']}" for axes in RECORDED["objectives"].values() if "bounds" in axes}
-)
+POLICIES = stage_settings.objective_roots(RECORDED["objectives"].values(), ["bounds"])
 ASKED = stage_settings.ask_policies(STUDY)
-ASKED_POLICIES = sorted({f"objectives.bounds:{policy['bounds']}" for policy in ASKED["policies"].values()})
+ASKED_POLICIES = stage_settings.objective_roots(ASKED["policies"].values(), ["bounds"])
 OBJECTIVES = stage_settings.objectives(STUDY)
-SURROGATES = sorted({f"objectives.surrogate:{axes['surrogate']}" for axes in OBJECTIVES["objectives"].values()})
+TABULATED = stage_settings.objective_roots(OBJECTIVES["objectives"].values())
 REWARDS = stage_settings.rewards(STUDY, REWARD)
 GRADERS = sorted({f"grading.{name}" for name in REWARDS["rewards"].values() if ":" not in name})
 
@@ -268,7 +266,7 @@ rule tabulate_objectives:
     threads: 1
     params:
         settings=constant(OBJECTIVES),
-        code=code("tabulate_objectives", *POLICIES, *SURROGATES),
+        code=code("tabulate_objectives", *TABULATED),
     shell:
         "python -m workflow_scripts.stages.tabulate_objectives"
         " --settings {params.settings:q}"

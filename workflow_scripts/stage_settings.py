@@ -5,23 +5,21 @@ never null, so that a key that joins the study later leaves old results valid.
 """
 
 import json
-import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from functools import lru_cache
-from importlib.machinery import PathFinder
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
 from workflow_scripts import benchmarks
-from workflow_scripts.digest import source_digest
 from workflow_scripts.grading import knows_copies
 from workflow_scripts.grading import libraries as grader_libraries
 from workflow_scripts.sampling import TEMPLATE_DATE
-from workflow_scripts.study import Study
+from workflow_scripts.study import Study, own_code
 from workflow_scripts.study.compared import compared
-from workflow_scripts.study.keys import POLICIES, PROMPTS, Fields
+from workflow_scripts.study.keys import PROMPTS, Fields, keys_of_function
+from workflow_scripts.study.static_gate import functions
 
 Settings = dict[str, Any]
 
@@ -175,21 +173,11 @@ def _folder_digest(folder: Path) -> str | None:
     return text_digest("\n".join(lines)) if files else None
 
 
-def reward_file(reward: str) -> Path | None:
-    """The module of the user's own reward, where jobs will find it: the working directory, the repository, installed
-    packages. Nothing of it is run. None if there is none."""
-    places: Sequence[str] | None = [str(Path.cwd()), str(Path(__file__).parents[1]), *sys.path]
-    spec = None
-    for part in reward.partition(":")[0].split("."):
-        spec = PathFinder.find_spec(part, places) if places is not None else None
-        places = spec.submodule_search_locations if spec else None
-    return Path(spec.origin) if spec and spec.origin and spec.origin.endswith(".py") else None
-
-
-def _reward_source(reward: str) -> str | None:
-    """Digest of the module of the user's own reward, without comments, so that an edit of it trains again."""
-    file = reward_file(reward) if ":" in reward else None
-    return source_digest(file) if file and file.is_file() else None
+def objective_sources(objectives: Iterable[Settings]) -> Settings:
+    """Digests of the modules of the user's own functions in these objectives; nothing at all where there are none."""
+    names = {name for objective in objectives for name in functions(objective)}
+    found = own_code.sources(sorted(names))
+    return {"objective_sources": found} if found else {}
 
 
 def train(study: Study, arm: str, seed: int, reward_version: int) -> Settings:
@@ -204,9 +192,10 @@ def train(study: Study, arm: str, seed: int, reward_version: int) -> Settings:
         rollout=resolved.rollout.model_dump(exclude_none=True),
         training=training,
         reward_version=reward_version,
-        reward_source=_reward_source(training["reward"]),
+        reward_source=own_code.source(training["reward"]),
         branch=branch,
         **copied(study, training["reward"]),
+        **objective_sources([resolved.objective]),
     )
 
 
@@ -221,9 +210,13 @@ def prompt_root(study: Study) -> str:
 
 def train_roots(study: Study, arm: str) -> tuple[str, ...]:
     """What training looks up by name: this arm's clip policy and surrogate, and its prompt family."""
-    axes = study.resolved(arm).objective
-    bounds = (f"objectives.bounds:{axes['bounds']}",) if "bounds" in axes else ()
-    return (*bounds, f"objectives.surrogate:{axes['surrogate']}", f"sampling/prompts.json:{study.model.prompt_family}")
+    return (*objective_roots([study.resolved(arm).objective]), f"sampling/prompts.json:{study.model.prompt_family}")
+
+
+def objective_roots(objectives: Iterable[Settings], axes: Sequence[str] = ("bounds", "surrogate")) -> tuple[str, ...]:
+    """What of our objectives is looked up by name; the user's own functions are in the settings."""
+    found = {(axis, objective[axis]) for objective in objectives for axis in axes if axis in objective}
+    return tuple(sorted(f"objectives.{axis}:{name}" for axis, name in found if not own_code.is_own(name)))
 
 
 def branch_states(study: Study) -> dict[str, list[int]]:
@@ -308,17 +301,21 @@ def records(study: Study, reward_version: int) -> Settings:
     """What the tables made from training's records need."""
     runs = study.runs()
     arms = {arm: study.resolved(arm) for arm in runs}
-    return {
-        "runs": runs,
-        "roles": {arm: resolved.role for arm, resolved in arms.items()},
-        "baseline": study.baseline,
-        "objectives": {arm: resolved.objective for arm, resolved in arms.items()},
-        "updates_per_batch": {arm: resolved.updates_per_batch for arm, resolved in arms.items()},
-        "steps": {arm: resolved.training.steps for arm, resolved in arms.items()},
-        "reward_version": reward_version,
-        "differs_only_in_bounds": [arm for arm in runs if study.differs_only_in_bounds(arm)],
-        "allow_missing": study.allow_missing,
-    } | branches(study)
+    return (
+        {
+            "runs": runs,
+            "roles": {arm: resolved.role for arm, resolved in arms.items()},
+            "baseline": study.baseline,
+            "objectives": {arm: resolved.objective for arm, resolved in arms.items()},
+            "updates_per_batch": {arm: resolved.updates_per_batch for arm, resolved in arms.items()},
+            "steps": {arm: resolved.training.steps for arm, resolved in arms.items()},
+            "reward_version": reward_version,
+            "differs_only_in_bounds": [arm for arm in runs if study.differs_only_in_bounds(arm)],
+            "allow_missing": study.allow_missing,
+        }
+        | branches(study)
+        | objective_sources(resolved.objective for resolved in arms.values())
+    )
 
 
 def clip_policies(study: Study) -> Settings:
@@ -328,14 +325,17 @@ def clip_policies(study: Study) -> Settings:
         policy = _clip_policy(study, arm)
         if policy is not None and policy not in found.values():
             found[arm] = policy
-    return found | {name: own.model_dump(exclude_none=True) for name, own in study.analysis.policies.items()}
+    for name, asked in study.analysis.policies.items():
+        keys = asked.model_dump(exclude_none=True)
+        found[name] = keys | keys.pop("own", {})
+    return found
 
 
 def _clip_policy(study: Study, arm: str) -> Settings | None:
     objective = study.resolved(arm).objective
     if objective["surrogate"] != "clipped":
         return None
-    return {key: objective[key] for key in ("bounds", *POLICIES[objective["bounds"]]) if key in objective}
+    return {key: objective[key] for key in ("bounds", *keys_of_function(objective["bounds"])) if key in objective}
 
 
 def objectives(study: Study) -> Settings:
@@ -344,7 +344,7 @@ def objectives(study: Study) -> Settings:
     return {
         "objectives": {arm: resolved.objective for arm, resolved in arms.items()},
         "group_sizes": {arm: resolved.rollout.group_size for arm, resolved in arms.items()},
-    }
+    } | objective_sources(resolved.objective for resolved in arms.values())
 
 
 def ask_policies(study: Study) -> Settings:
@@ -356,7 +356,12 @@ def ask_policies(study: Study) -> Settings:
         "own": _set(**{arm: _clip_policy(study, arm) for arm in runs}),
         "policies": clip_policies(study),
         "allow_missing": study.allow_missing,
-    }
+    } | _policy_sources(clip_policies(study))
+
+
+def _policy_sources(policies: Settings) -> Settings:
+    found = own_code.sources(sorted({policy["bounds"] for policy in policies.values()}))
+    return {"policy_sources": found} if found else {}
 
 
 def rewards(study: Study, reward_version: int) -> Settings:

@@ -6,7 +6,7 @@ from problem_files import real, stage_job
 
 from workflow_scripts import grading, stage_settings, tables
 from workflow_scripts.benchmarks import sources
-from workflow_scripts.grading.math_answer import copied
+from workflow_scripts.grading.math_answer import copies
 from workflow_scripts.launch.study_file import DEFAULT_STUDY
 from workflow_scripts.report import findings, warnings
 from workflow_scripts.stages import audit_gold, grade
@@ -20,11 +20,11 @@ QUESTION = (
 
 
 def test_the_expressions_of_a_question():
-    assert copied.expressions(QUESTION) == [
+    assert copies.expressions(QUESTION) == [
         r"\frac68", "x^2", "3+4", r"\sqrt{50}", r"x = 3\cdot 2", "n", "1000", r"12^{\mathrm{th}}",
         r"\textbf{(A)}\ 12\qquad\textbf{(B)}\ \frac{1}{2}", "2&+2", "9",
     ]  # fmt: skip
-    assert copied.expressions(r"It costs \$5 and \$10, $a$ and $a$.") == ["a"]
+    assert copies.expressions(r"It costs \$5 and \$10, $a$ and $a$.") == ["a"]
 
 
 COPIED = [  # answer, reference answer, whether it is a copy
@@ -52,7 +52,7 @@ COPIED = [  # answer, reference answer, whether it is a copy
 
 @pytest.mark.parametrize(("answer", "reference", "is_copy"), COPIED)
 def test_a_copy_is_an_expression_of_the_question_that_the_reference_is_not(answer, reference, is_copy):
-    assert copied.copied(answer, reference, QUESTION) is is_copy
+    assert copies.copied(answer, reference, QUESTION) is is_copy
 
 
 def test_copies_are_refused_or_paid():

@@ -10,7 +10,7 @@ from workflow_scripts import stage_settings
 from workflow_scripts.errors import UserError
 from workflow_scripts.launch import sources
 from workflow_scripts.launch.study_file import DEFAULT_STUDY, configuration
-from workflow_scripts.study import Study, StudyFaults, load
+from workflow_scripts.study import Study, StudyFaults, load, own_code
 from workflow_scripts.training.run import user_reward
 
 
@@ -63,9 +63,7 @@ def test_comments_of_a_reward_train_nothing_again_and_its_code_does(here: Path) 
     assert source() != first
     path.write_text("def short(:\n")
     assert source() not in (None, first)
-    assert (
-        stage_settings._reward_source("broken.inner:number") and stage_settings._reward_source("nowhere:short") is None
-    )
+    assert own_code.source("broken.inner:number") and own_code.source("nowhere:short") is None
 
 
 @pytest.mark.parametrize(

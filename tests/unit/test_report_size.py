@@ -15,7 +15,8 @@ from large_study import LONG, UNICODE, Rows, arms_of, large, settings
 from report_study import BENCHMARK
 
 from workflow_scripts import tables
-from workflow_scripts.report import findings, grids, page, rows
+from workflow_scripts.report import findings, grids, page
+from workflow_scripts.report.rows import open_questions, similar_pairs
 from workflow_scripts.stages import report
 
 SVG = '<svg xmlns="http://www.w3.org/2000/svg"><text>drawn</text></svg>'
@@ -129,13 +130,13 @@ def test_seeds_that_are_lacking_are_priced_with_the_baseline_s() -> None:
     unknown = row | {"arm": "c", "verdict": "inconclusive", "seeds_needed": None}
     lacking = unknown | {"arm": "d", "verdict": "not assessable", "seeds": 1, "reason": "one seed"}
     void = settled | {"arm": "e", "void": "decisive tokens: none"}
-    assert rows.open_questions([row, settled, unknown, lacking, void], 60.0) == [
+    assert open_questions([row, settled, unknown, lacking, void], 60.0) == [
         {"arm": "a", "have": 5, "needed": 9, "seconds": 540.0, "why": None},
         {"arm": "c", "have": 5, "needed": None, "seconds": None, "why": None},
         {"arm": "d", "have": 1, "needed": None, "seconds": None, "why": "one seed"},
         {"arm": "e", "have": 5, "needed": 9, "seconds": None, "why": "no number of seeds helps: decisive tokens: none"},
     ]  # fmt: skip
-    assert rows.open_questions([row], None)[0]["seconds"] is None
+    assert open_questions([row], None)[0]["seconds"] is None
 
 
 def test_the_pairs_most_alike_of_each_kind_are_shown() -> None:
@@ -149,7 +150,7 @@ def test_the_pairs_most_alike_of_each_kind_are_shown() -> None:
         pair("ngram", 0, 0.9),
         pair("control_words", 1, 1, True),
     ]
-    found = rows.similar_pairs(rows)
+    found = similar_pairs(rows)
     assert [row["kind"] for row in found] == ["ngram", *["template_twin"] * 10]
     assert [row["similarity"] for row in found[1:4]] == [0.29, 0.28, 0.27]
     assert found[1]["holdout_question"] == "a b " + "x" * 296 + "…"

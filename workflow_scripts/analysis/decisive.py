@@ -4,11 +4,9 @@ An objective or a policy here is a mapping with `bounds`, the name of a clip pol
 is evaluated in float32, as in training, on whole rollouts, so that a run's own policy gives back what was recorded.
 """
 
-import inspect
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
-from importlib import import_module
 from typing import Any
 
 import numpy as np
@@ -45,19 +43,14 @@ def _evaluate(policy: dict[str, Any], **group: Any) -> tuple[Reals, Reals]:
     """Lower and upper bound under a clip policy. group: the fields of a Group; raises Unanswerable if it fails."""
     import torch
 
+    from workflow_scripts.objectives.bounds import Group
     from workflow_scripts.objectives.checked import PolicyError, checked
+    from workflow_scripts.objectives.lookup import keywords, named
 
-    # by name: of the clip policies only those count that the rule hands in as roots of the code digest
-    policies = import_module("workflow_scripts.objectives.bounds")
-    function = getattr(policies, policy["bounds"])
-    keys = {
-        name: policy[name]
-        for name, parameter in inspect.signature(function).parameters.items()
-        if parameter.kind is parameter.KEYWORD_ONLY and policy.get(name) is not None
-    }
     fields = {name: torch.tensor(value) if isinstance(value, np.ndarray) else value for name, value in group.items()}
     try:
-        found = checked(partial(function, **keys), policies.Group(**fields))
+        function = named("bounds", policy["bounds"])
+        found = checked(partial(function, **keywords(function, policy)), Group(**fields))
     except PolicyError as error:
         raise Unanswerable(str(error)) from None
     return found.lower.numpy(), found.upper.numpy()

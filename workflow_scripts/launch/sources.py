@@ -4,7 +4,6 @@ A source is looked for only where what is made from it is not there yet. What th
 network; for the rest the hub is asked once, briefly, whether it answers and has that revision.
 """
 
-import ast
 import os
 import time
 from contextlib import suppress
@@ -14,8 +13,7 @@ from typing import Any
 
 from workflow_scripts import stage_settings
 from workflow_scripts.models import files
-from workflow_scripts.study import Study
-from workflow_scripts.study.faults import nearest
+from workflow_scripts.study import Study, own_code
 from workflow_scripts.tables import TableError, provenance
 from workflow_scripts.training import TESTED_TRL
 
@@ -90,31 +88,8 @@ def other_trl() -> list[str]:
 
 def reward_faults(study: Study) -> list[str]:
     """Reward functions of the user's own that jobs will not find; nothing is imported, so a dry run asks too."""
-    lines = {}
-    for arm in study.runs():
-        reward = study.resolved(arm).training.reward
-        module, _, function = reward.partition(":")
-        file = stage_settings.reward_file(reward) if function else None
-        if function and file is None:
-            lines[reward] = f"{reward!r}: no module {module} in the working directory or the installed packages"
-        elif file is not None and (names := _bound(file)) and function not in names:
-            near = nearest(function, names)
-            lines[reward] = f"{reward!r}: {module} has no {function}{near}"
-    return [f"training.reward: {line}" for line in lines.values()]
-
-
-def _bound(file: Path) -> set[str]:
-    """Names that a module binds, if its text tells; nothing of it is run."""
-    try:
-        tree = ast.parse(file.read_bytes())
-    except (OSError, SyntaxError, ValueError):
-        return set()
-    names = {
-        node.name for node in ast.walk(tree) if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef))
-    }
-    names |= {node.id for node in ast.walk(tree) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)}
-    names |= {node.asname or node.name for node in ast.walk(tree) if isinstance(node, ast.alias)}
-    return set() if "*" in names else names
+    rewards = dict.fromkeys(study.resolved(arm).training.reward for arm in study.runs())
+    return [f"training.reward: {reward!r}: {why}" for reward in rewards if (why := own_code.missing(reward))]
 
 
 def _made(result: Path, settings: dict[str, Any]) -> bool:

@@ -4,10 +4,11 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
+from workflow_scripts.errors import UserError
 from workflow_scripts.objectives.bounds import Bounds, Group
 
 
-class PolicyError(Exception):
+class PolicyError(UserError):
     """A clip policy failed, or returned no bounds; one line for the user."""
 
 

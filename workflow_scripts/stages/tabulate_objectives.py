@@ -1,8 +1,6 @@
 """What the objective of each arm does with a ratio: bounds and gradient weight, from the code that trains."""
 
-import inspect
 import math
-from importlib import import_module
 from typing import Any
 
 import numpy as np
@@ -77,13 +75,9 @@ def gradient_weights(rows: pd.DataFrame, objective: Objective) -> np.ndarray[Any
     import torch
 
     from workflow_scripts.objectives.bounds import Bounds
+    from workflow_scripts.objectives.lookup import keywords, named
 
-    surrogate = getattr(import_module("workflow_scripts.objectives.surrogate"), objective["surrogate"])
-    own = {
-        name: objective[name]
-        for name, parameter in inspect.signature(surrogate).parameters.items()
-        if parameter.kind is parameter.KEYWORD_ONLY and objective.get(name) is not None
-    }
+    surrogate = named("surrogate", objective["surrogate"])
 
     def column(values: Any) -> Any:
         return torch.tensor(np.asarray(values, dtype=np.float64)).view(-1, 1)
@@ -93,7 +87,7 @@ def gradient_weights(rows: pd.DataFrame, objective: Objective) -> np.ndarray[Any
     advantage = column(rows["advantage"])
     lower, upper = column(rows["lower_bound"].fillna(-np.inf)), column(rows["upper_bound"].fillna(np.inf))
     known = Bounds(lower, upper) if "bounds" in objective else None
-    loss = surrogate(torch.exp(log_prob - old), advantage, log_prob, known, **own)
+    loss = surrogate(torch.exp(log_prob - old), advantage, log_prob, known, **keywords(surrogate, objective))
     (gradient,) = torch.autograd.grad(loss.sum(), log_prob)
     return (-gradient / advantage)[:, 0].numpy().astype(np.float64) + 0.0  # no -0
 

@@ -19,14 +19,14 @@ from workflow_scripts.study import checks
 from workflow_scripts.study.checks import machine_faults
 from workflow_scripts.study.faults import Path, StudyFaults, overlap, path_of, said, shown
 from workflow_scripts.study.keys import (
-    POLICIES,
     POLICY_KEYS,
-    SURROGATES,
+    UNCLIPPED,
     BranchFrom,
     Part,
     Rollout,
     StudyKeys,
     Training,
+    keys_of_function,
 )
 from workflow_scripts.study.trl_fields import reaching_the_weights
 
@@ -114,10 +114,12 @@ class Study(StudyKeys):
         if "same_as" in own:
             inherited = {key: value for key, value in self.keys_of(own["same_as"]).items() if key != "role"}
         keys = _over(inherited, own)
-        if keys.get("surrogate", "clipped") != "clipped" and "bounds" not in own:
+        if keys.get("surrogate", "clipped") in UNCLIPPED and "bounds" not in own:
             keys.pop("bounds", None)
-        used = (*POLICIES.get(keys.get("bounds", ""), ()), *SURROGATES.get(keys.get("surrogate", ""), ()))
+        used = (*keys_of_function(keys.get("bounds", "")), *keys_of_function(keys.get("surrogate", "")))
         unused = [key for key in POLICY_KEYS if key in keys and key not in used and key not in own]
+        if "own" in keys:
+            keys["own"] = {k: v for k, v in keys["own"].items() if k in used or k in own.get("own", {})}
         return {key: value for key, value in keys.items() if key not in (*unused, "preset", "same_as")}
 
     def resolved(self, arm: str) -> ResolvedArm:
@@ -135,7 +137,7 @@ class Study(StudyKeys):
         if ":" not in training["reward"]:  # a grader's 1 is a success, its 0 none, whatever lies between
             training["success_threshold"] = 1.0
         axes = ("ratio", "bounds", "surrogate", "advantage", "aggregation", *POLICY_KEYS)
-        objective = {key: keys[key] for key in axes if key in keys}
+        objective = {key: keys[key] for key in axes if key in keys} | keys.get("own", {})
         if training["beta"] > 0:
             objective |= {"kl": keys.get("kl", "k3"), "beta": training["beta"]}
         return ResolvedArm(
@@ -158,7 +160,11 @@ class Study(StudyKeys):
         one, two = (self.resolved(name) for name in (arm, other))
         branch = one.branch_from is not None and one.branch_from.arm == other and one.optimizer == "carry"
         same = ["training", "rollout"] if branch else ["training", "rollout", "branch_from", "optimizer"]
-        policy = ("bounds", *POLICY_KEYS)
+        policy = {
+            "bounds",
+            *POLICY_KEYS,
+            *(key for each in (one, two) for key in self.keys_of(each.name).get("own", {})),
+        }
         rest, objectives = [], [one.objective, two.objective]
         for each in (one, two):
             identity = {key: each.identity[key] for key in same}

@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 from workflow_scripts import digest
 from workflow_scripts.objectives.presets import PRESETS
+from workflow_scripts.study import own_code
 from workflow_scripts.study.faults import Path, line, nearest, overlap
-from workflow_scripts.study.keys import NEEDS_FOCAL, POLICIES, POLICY_KEYS, REQUIRED_KEYS, SURROGATES
+from workflow_scripts.study.keys import NEEDS_FOCAL, POLICIES, POLICY_KEYS, UNCLIPPED, keys_of_function, required_keys
 from workflow_scripts.study.schedule import batch_faults, reward_faults, step_faults, warmup_faults
 from workflow_scripts.study.static_gate import gate_faults
 from workflow_scripts.study.trl_fields import trl_faults
@@ -108,7 +109,15 @@ def _objective_faults(study: "Study", name: str) -> Iterator[str]:
     if missing:
         yield f"{path}: {', '.join(missing)} missing: name a preset (or same_as), or say each axis"
         return
-    if "bounds" in own and not clipped:
+    lost = [
+        line(f"{path}.{key}", name, why)
+        for key, name in _own_functions(keys).items()
+        if (why := own_code.missing(name)) is not None
+    ]
+    if lost:
+        yield from lost
+        return
+    if "bounds" in own and keys["surrogate"] in UNCLIPPED:
         yield line(f"{path}.bounds", own["bounds"], f"remove this key: surrogate {keys['surrogate']} uses no bounds")
         return
     yield from _policy_faults(path, own, keys)
@@ -118,17 +127,27 @@ def _objective_faults(study: "Study", name: str) -> Iterator[str]:
 def _policy_faults(path: str, own: dict[str, Any], keys: dict[str, Any]) -> Iterator[str]:
     """Keys that the chosen policy does not use, and those it needs and lacks."""
     chosen = keys["bounds"] if keys["surrogate"] == "clipped" else keys["surrogate"]
+    functions = dict.fromkeys(keys[axis] for axis in ("bounds", "surrogate") if axis in keys)
     if chosen in POLICIES and (lacking := _read_in_vain(chosen)):
         allowed = f"it reads {lacking}, which a Group does not hold; a Group holds {', '.join(GROUP)}"
         yield line(f"{path}.bounds", chosen, allowed)
-    used = (*POLICIES.get(chosen, ()), *SURROGATES[keys["surrogate"]])
+    used = tuple(dict.fromkeys(key for name in functions for key in keys_of_function(name)))
+    users = " or ".join(name for name in functions if keys_of_function(name)) or chosen
+    for key, value in own.get("own", {}).items():
+        if key in POLICY_KEYS:
+            yield line(f"{path}.own.{key}", value, f"write it as {path}.{key}: a clip policy of ours has this key too")
+        elif key not in used:
+            near = nearest(key, used, f"; it uses {', '.join(used) or 'none: keys are keyword-only arguments'}")
+            yield line(f"{path}.own.{key}", value, f"not a key of {users}{near}")
     for key in own:
         if key in POLICY_KEYS and key not in used:
             near = nearest(key, used, f"; it uses {', '.join(used) or 'none: keys are keyword-only arguments'}")
-            yield line(f"{path}.{key}", own[key], f"not a key of {chosen}{near}")
-    for key in REQUIRED_KEYS[chosen]:
-        if key not in keys:
-            yield f"{path}.{key}: missing: {chosen} needs it"
+            yield line(f"{path}.{key}", own[key], f"not a key of {users}{near}")
+    for name in functions:
+        for key in required_keys(name):
+            if key not in keys and key not in keys.get("own", {}):
+                place = key if key in POLICY_KEYS else f"own.{key}"
+                yield f"{path}.{place}: missing: {name} needs it"
     if own.get("preset") in NEEDS_FOCAL and "focal_gamma" not in keys["advantage"]:
         yield f"{path}.advantage.focal_gamma: missing: preset {own['preset']} needs it"
     elif own.get("preset") in NEEDS_FOCAL and not keys["advantage"]["focal_gamma"]:
@@ -138,6 +157,13 @@ def _policy_faults(path: str, own: dict[str, Any], keys: dict[str, Any]) -> Iter
     if "ratio" in own and own["ratio"] != preset.get("ratio", own["ratio"]) and taken:
         allowed = f"{preset['ratio']}, or {', '.join(taken)} said beside it: those of the preset are made for its ratio"
         yield line(f"{path}.ratio", own["ratio"], allowed)
+
+
+def _own_functions(keys: dict[str, Any]) -> dict[str, str]:
+    """Key → name, of the functions of the user's own that an arm names."""
+    named: dict[str, str] = {key: keys[key] for key in ("bounds", "surrogate") if key in keys}
+    named["advantage.scale"] = keys.get("advantage", {}).get("scale", "")
+    return {key: name for key, name in named.items() if own_code.is_own(name)}
 
 
 def _read_in_vain(policy: str) -> str:
@@ -197,6 +223,9 @@ def policy_faults(study: "Study") -> Iterator[str]:
         if name in study.arms:
             yield line(path, policy.bounds, "another name: an arm has this one, and its clip policy is asked about too")
         keys = {"ratio": "token", "surrogate": "clipped"} | own
+        if (why := own_code.missing(policy.bounds)) is not None:
+            yield line(f"{path}.bounds", policy.bounds, why)
+            continue
         yield from _policy_faults(path, own, keys)
         yield from _value_faults(study, path, own, keys)
 

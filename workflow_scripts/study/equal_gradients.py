@@ -8,16 +8,16 @@ a study, so `static_gate` calls it only for arms that may be equal.
 
 from dataclasses import dataclass, replace
 from functools import partial
-from inspect import signature
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from workflow_scripts.objectives import advantage as advantages
-from workflow_scripts.objectives import aggregation, bounds, ratio, surrogate
+from workflow_scripts.objectives import aggregation, ratio
 from workflow_scripts.objectives.bounds import Bounds, Group
 from workflow_scripts.objectives.checked import PolicyError, checked
+from workflow_scripts.objectives.lookup import keywords, named
 from workflow_scripts.study.static_gate import FARTHEST, RESOLUTION, Setting
 
 LARGEST_GROUP, MOST_COUNTS, MOST_BOUNDS, LONGEST = 4096, 16, 400, 5
@@ -49,13 +49,8 @@ class _Rollouts:
 def _policy(objective: dict[str, Any]) -> Any:
     if "bounds" not in objective:
         return None
-    policy = getattr(bounds, objective["bounds"])
-    return partial(policy, **_own_keys(policy, objective))
-
-
-def _own_keys(function: Any, objective: dict[str, Any]) -> dict[str, Any]:
-    names = [name for name, one in signature(function).parameters.items() if one.kind is one.KEYWORD_ONLY]
-    return {name: objective[name] for name in names if name in objective}
+    policy = named("bounds", objective["bounds"])
+    return partial(policy, **keywords(policy, objective))
 
 
 def _bounds(objective: dict[str, Any], rollouts: _Rollouts, group_size: int) -> Bounds | None:
@@ -71,9 +66,9 @@ def _gradient(objective: dict[str, Any], rollouts: _Rollouts, setting: Setting) 
     mask, minibatches = rollouts.mask, setting.minibatches
     level = {"token": ratio.token, "sequence": ratio.sequence}[objective["ratio"]]
     importance = torch.exp(level((log_prob - rollouts.old) * mask, mask))
-    function = getattr(surrogate, objective["surrogate"])
+    function = named("surrogate", objective["surrogate"])
     limits = _bounds(objective, rollouts, setting.group_size)
-    loss = function(importance, rollouts.advantage, log_prob, limits, **_own_keys(function, objective))
+    loss = function(importance, rollouts.advantage, log_prob, limits, **keywords(function, objective))
     if setting.engine == "vllm":
         loss = loss * rollouts.sampled
     if objective.get("beta"):
@@ -107,7 +102,7 @@ def _rewards(setting: Setting, thresholds: tuple[float, ...]) -> Tensor:
 
 def _advantage(objective: dict[str, Any], reward: Tensor, correct: Tensor) -> Tensor:
     chosen = objective["advantage"]
-    value: Tensor = getattr(advantages, chosen["scale"])(reward)
+    value: Tensor = named("advantage", chosen["scale"])(reward)
     gamma = chosen.get("focal_gamma")
     return value if gamma is None else advantages.focal(value, correct, focal_gamma=gamma)
 

@@ -8,6 +8,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, create_model
 
 from workflow_scripts import digest
 from workflow_scripts.objectives.presets import PRESETS
+from workflow_scripts.study import own_code
 from workflow_scripts.study.faults import OneOf
 from workflow_scripts.study.trl_fields import as_trl_types
 from workflow_scripts.study.values import (
@@ -21,6 +22,7 @@ from workflow_scripts.study.values import (
     Counts,
     Day,
     Distinct,
+    Function,
     Grader,
     Json,
     Level,
@@ -51,17 +53,30 @@ def _axis(module: str) -> dict[str, tuple[str, ...]]:
 RATIOS = tuple(_axis("objectives.ratio"))
 POLICIES = _axis("objectives.bounds")
 SURROGATES = _axis("objectives.surrogate")
+UNCLIPPED = tuple(name for name in SURROGATES if name != "clipped")  # ours that use no bounds
 AGGREGATIONS = tuple(name.replace("_", "-") for name in _axis("objectives.aggregation"))
 SCALES = tuple(name for name, keys in _axis("objectives.advantage").items() if not keys)
 POLICY_KEYS = tuple(dict.fromkeys(key for axis in (POLICIES, SURROGATES) for keys in axis.values() for key in keys))
 PROMPTS = json.loads((Path(__file__).parents[1] / "sampling" / "prompts.json").read_text("utf-8"))
 PROMPT_FAMILIES = tuple(PROMPTS)
-REQUIRED_KEYS = {
-    name: required
-    for module in ("objectives.bounds", "objectives.surrogate")
-    for name, (required, _) in digest.keyword_arguments(module).items()
-}
+_ARGUMENTS = digest.keyword_arguments("objectives.bounds") | digest.keyword_arguments("objectives.surrogate")
 NEEDS_FOCAL = ("f_grpo", "f_grpo_unscaled", "f_gspo")  # presets whose paper is the focal weight; it has no default
+
+
+def keys_of_function(name: str) -> tuple[str, ...]:
+    """Keys that a clip policy or surrogate may be given, ours or the user's own; none of a name that is neither."""
+    required, optional = _arguments(name)
+    return required + optional
+
+
+def required_keys(name: str) -> tuple[str, ...]:
+    """Those that it has to be given."""
+    return _arguments(name)[0]
+
+
+def _arguments(name: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    own = own_code.keyword_arguments(name) if own_code.is_own(name) else _ARGUMENTS.get(name)
+    return own or ((), ())
 
 
 class Part(BaseModel):
@@ -169,7 +184,7 @@ class Grading(Part):
 
 
 class Advantage(Part):
-    scale: Annotated[str, OneOf(SCALES)] | None = None
+    scale: Annotated[str, Function(SCALES)] | None = None
     focal_gamma: NotNegative | None = None
 
 
@@ -200,8 +215,9 @@ class _ArmKeys(Part):
     preset: Annotated[str, OneOf(tuple(PRESETS))] | None = None
     same_as: ArmName | None = None
     ratio: Annotated[str, OneOf(RATIOS)] | None = None
-    bounds: Annotated[str, OneOf(tuple(POLICIES))] | None = None
-    surrogate: Annotated[str, OneOf(tuple(SURROGATES))] | None = None
+    bounds: Annotated[str, Function(tuple(POLICIES))] | None = None
+    surrogate: Annotated[str, Function(tuple(SURROGATES))] | None = None
+    own: dict[Name, PolicyValue] | None = None
     advantage: Advantage | None = None
     aggregation: Annotated[str, OneOf(AGGREGATIONS)] | None = None
     kl: Annotated[str, OneOf(("k3", "k3_importance"))] | None = None
@@ -213,7 +229,8 @@ class _ArmKeys(Part):
 
 
 class _PolicyKeys(Part):
-    bounds: Annotated[str, OneOf(tuple(POLICIES))]
+    bounds: Annotated[str, Function(tuple(POLICIES))]
+    own: dict[Name, PolicyValue] | None = None
 
 
 if TYPE_CHECKING:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from workflow_scripts import digest
 from workflow_scripts.study.faults import line
+from workflow_scripts.study.own_code import is_own
 from workflow_scripts.study.trl_fields import reaching_the_weights
 
 if TYPE_CHECKING:
@@ -57,6 +58,12 @@ def reaching(arm: "ResolvedArm", engine: str) -> dict[str, Any]:
     training["trl"] = reaching_the_weights(training["trl"], engine)
     branch = arm.branch_from and arm.branch_from.model_dump()
     return {"training": training, "rollout": arm.rollout.model_dump(), "branch": (branch, arm.optimizer)}
+
+
+def functions(objective: Objective) -> tuple[str, ...]:
+    """Names of the functions of an objective: clip policy, if there is one, surrogate, and scale of the advantage."""
+    policy = (objective["bounds"],) if "bounds" in objective else ()
+    return (*policy, objective["surrogate"], objective["advantage"]["scale"])
 
 
 def _normal(objective: Objective) -> Objective:
@@ -149,6 +156,8 @@ def _follows_length(objective: Objective) -> bool:
     """
     if "bounds" not in objective or objective["bounds"] in OF_NO_LENGTH:
         return False
+    if is_own(objective["bounds"]):
+        return True
     read = digest.attributes_read("objectives.bounds", objective["bounds"], "Group")
     return not {"mask", "completion_tokens", "position", "old_log_prob"}.isdisjoint(read)
 
@@ -175,6 +184,8 @@ def _why_same(
         binary_reward=":" not in arm.training.reward,
         engine=study.compute.engine,
     )
+    if any(is_own(name) for objective in objectives for name in functions(objective)):
+        return None  # nothing of the user's own modules is run before a job is
     if certainly_differ(*objectives, setting) or (setting.updates > 1 and any(map(_follows_length, objectives))):
         return None
     from workflow_scripts.study.equal_gradients import equal

@@ -3,14 +3,27 @@
 import json
 import re
 from collections.abc import Mapping
+from dataclasses import dataclass
 from datetime import date, datetime
 from typing import Annotated, Any
 
-from pydantic import AfterValidator, BeforeValidator, Discriminator, Field, Tag, WithJsonSchema
+from pydantic import (
+    AfterValidator,
+    BeforeValidator,
+    Discriminator,
+    Field,
+    GetCoreSchemaHandler,
+    GetJsonSchemaHandler,
+    Tag,
+    WithJsonSchema,
+)
+from pydantic.json_schema import JsonSchemaValue
+from pydantic_core import CoreSchema, core_schema
 
 from workflow_scripts import grading
 from workflow_scripts.benchmarks.fields import template_fault
 from workflow_scripts.study.faults import nearest
+from workflow_scripts.study.own_code import WRITTEN
 
 _LARGEST = 10**9
 _MOST_SEEDS = 10_000
@@ -46,10 +59,35 @@ def _arm_name(value: str) -> str:
     return _name(value)
 
 
+def _own_function(value: str) -> str:
+    if not WRITTEN.fullmatch(value):
+        raise ValueError("a function of your own is written package.module:function")
+    return value
+
+
+@dataclass(frozen=True)
+class Function:
+    """Annotation of a text that is one of these names, or package.module:function of the user's own."""
+
+    names: tuple[str, ...]
+
+    def _check(self, value: str) -> str:
+        if ":" in value:
+            return _own_function(value)
+        if value not in self.names:
+            raise ValueError(f"one of {', '.join(self.names)}, or package.module:function{nearest(value, self.names)}")
+        return value
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        return core_schema.no_info_after_validator_function(self._check, handler(source))
+
+    def __get_pydantic_json_schema__(self, schema: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
+        return handler(schema) | {"anyOf": [{"enum": list(self.names)}, {"pattern": ":"}]}
+
+
 def _reward(value: str) -> str:
     if ":" in value:
-        if not re.fullmatch(r"[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*", value):
-            raise ValueError("a function of your own is written package.module:function")
+        _own_function(value)
     elif value not in grading.names():
         raise ValueError(
             f"a grader ({', '.join(grading.names())}) or package.module:function{nearest(value, grading.names())}"

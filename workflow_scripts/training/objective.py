@@ -18,13 +18,13 @@ class Objective:
     """The five axes of one arm as callables, and the KL penalty.
 
     bounds: Group -> Bounds, or None where the surrogate has none; surrogate: (ratio, advantage, log_prob, bounds) ->
-    loss.
+    loss; scale: reward (G,k) -> advantage (G,k).
     """
 
     ratio: str
     bounds: Callable[[Group], Bounds] | None
     surrogate: Callable[..., Tensor]
-    advantage_scale: str
+    scale: Callable[[Tensor], Tensor]
     focal_gamma: float | None
     aggregation: str
     beta: float
@@ -36,8 +36,7 @@ class Objective:
 
     def advantage(self, reward: Tensor, correct: Tensor) -> Tensor:
         """reward (G,k), correct (G,1) -> (G,k)."""
-        scale = {"none": advantages.none, "group": advantages.group, "batch": advantages.batch}[self.advantage_scale]
-        value = scale(reward)
+        value = self.scale(reward)
         return value if self.focal_gamma is None else advantages.focal(value, correct, focal_gamma=self.focal_gamma)
 
     def aggregate(self, loss: Tensor, mask: Tensor, step: Step) -> Tensor:

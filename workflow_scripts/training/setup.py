@@ -1,8 +1,5 @@
 """From the settings of a run to TRL's configuration, the arm's objective and the order of its prompts."""
 
-import importlib
-import inspect
-from collections.abc import Callable
 from functools import partial
 from importlib.metadata import version
 from typing import Any
@@ -10,6 +7,7 @@ from typing import Any
 import numpy as np
 from trl import GRPOConfig
 
+from workflow_scripts.objectives.lookup import keywords, named
 from workflow_scripts.sampling import Options, stream_seed
 from workflow_scripts.training.objective import Objective, RolloutPlan
 from workflow_scripts.training.processes import processes
@@ -46,21 +44,15 @@ def prompt_order(rows: int, prompts: int, batches: int, seed: int) -> list[int]:
     return order
 
 
-def _function(module: str, name: str) -> Callable[..., Any]:
-    return getattr(importlib.import_module(f"workflow_scripts.objectives.{module}"), name)
-
-
 def make_objective(axes: dict[str, Any], beta: float) -> Objective:
-    """The arm's functions, looked up by name (the rules hand their code to the digest), with its numbers bound."""
-    used = {"ratio", "bounds", "surrogate", "advantage", "aggregation", "kl", "beta"}
-    keys = {name: value for name, value in axes.items() if name not in used}
-    surrogate = _function("surrogate", axes["surrogate"])
-    own = {name: keys.pop(name) for name in inspect.signature(surrogate).parameters if name in keys}
+    """The arm's functions, looked up by name, with its numbers bound."""
+    surrogate = named("surrogate", axes["surrogate"])
+    policy = named("bounds", axes["bounds"]) if "bounds" in axes else None
     return Objective(
         ratio=axes["ratio"],
-        bounds=partial(_function("bounds", axes["bounds"]), **keys) if "bounds" in axes else None,
-        surrogate=partial(surrogate, **own),
-        advantage_scale=axes["advantage"]["scale"],
+        bounds=partial(policy, **keywords(policy, axes)) if policy else None,
+        surrogate=partial(surrogate, **keywords(surrogate, axes)),
+        scale=named("advantage", axes["advantage"]["scale"]),
         focal_gamma=axes["advantage"].get("focal_gamma"),
         aggregation=axes["aggregation"],
         beta=beta,
