@@ -19,7 +19,7 @@ from workflow_scripts.commands import compare, simulate
 from workflow_scripts.figures import words
 from workflow_scripts.figures.costs import seeds_needed_chart
 from workflow_scripts.launch.study_file import DEFAULT_STUDY
-from workflow_scripts.report import markdown
+from workflow_scripts.report import grids
 from workflow_scripts.statistics import power
 from workflow_scripts.statistics.arm import Arm
 from workflow_scripts.statistics.effects import NO_SPREAD, Verdict, judge
@@ -64,7 +64,7 @@ def test_there_is_no_plan_without_spread(tmp_path: Path, correct: dict[str, list
     assert set(analyse("effects", chosen, rows)["verdict"]) == {Verdict.NOT_ASSESSABLE}
     drawn = json.dumps(seeds_needed_chart(found, 0.05).to_dict())
     assert reason.split(",")[0][:40] in drawn and "resolve it" not in drawn
-    assert markdown._power_note(found.replace({np.nan: None}).to_dict("records")).endswith(f"{reason}.")
+    assert grids.power(found.replace({np.nan: None}).to_dict("records")).note.endswith(f"{reason}.")
     scores = analyse("scores", chosen, rows)
     assert scores[(scores["level"] == "arm") & (scores["metric"] == "pass@k")]["ci_low"].isna().all()
 

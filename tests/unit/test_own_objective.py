@@ -2,12 +2,14 @@
 
 import json
 import math
+import re
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
 import pytest
+import yaml
 from test_study import faults, small
 from training_stage import Stage
 
@@ -163,3 +165,13 @@ def test_one_that_fails_ends_the_training_with_one_line(tmp_path: Path) -> None:
     done = stage.train()
     assert done.returncode == 1
     assert done.stdout.strip().splitlines()[-1] == "armslength: clip policy broken: RuntimeError: not today"
+
+
+def test_the_example_of_the_documentation_works(here: Path) -> None:
+    text = (Path(__file__).parents[2] / "docs" / "objectives.md").read_text(encoding="utf-8")
+    (code,) = re.findall(r"^```python\n# my_clips.py\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
+    (arms,) = re.findall(r"^```yaml\n(arms:\n  confident:.*?)^```$", text, re.MULTILINE | re.DOTALL)
+    (here / "my_clips.py").write_text(code)
+    found = load(small(**{"arms.confident": yaml.safe_load(arms)["arms"]["confident"]}))
+    (row,) = tabulate({"arm": found.resolved("confident").objective}, {"arm": 4}).query("positive")["reason"].unique()
+    assert row is pd.NA or row is None

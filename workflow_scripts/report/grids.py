@@ -2,20 +2,13 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import Any
 
-from workflow_scripts.figures.words import detectable, interval, number, percent, span
+from workflow_scripts.figures.words import number
+from workflow_scripts.report.cells import TableCell, count, detectable, interval, p, points, share, short, text, time
 from workflow_scripts.report.findings import known
 
 Row = dict[str, Any]
-
-
-class TableCell(NamedTuple):
-    """What is shown, and the number to sort by, if it is one. share: its digits are those of its column."""
-
-    text: str
-    value: float | None = None
-    share: bool = False
 
 
 LONG = 28  # characters from which on a column of texts is given room
@@ -82,42 +75,6 @@ def _lean(grid: Grid) -> Grid:
     )
 
 
-def _text(value: Any) -> TableCell:
-    return TableCell("" if value is None else str(value))
-
-
-def _count(value: Any, digits: int = 0) -> TableCell:
-    return TableCell(number(value, digits), float(value)) if known(value) else TableCell("")
-
-
-def _points(score: Any, sign: bool = False) -> TableCell:
-    return TableCell(number(100 * score, sign=sign), 100 * score) if known(score) else TableCell("")
-
-
-def _detectable(effect: Any) -> TableCell:
-    return TableCell(detectable(effect), 100 * effect) if known(effect) else TableCell("")
-
-
-def _share(value: Any) -> TableCell:
-    return TableCell(percent(value), value, share=True) if known(value) else TableCell("")
-
-
-def _short(value: Any, form: str) -> TableCell:
-    return TableCell(format(value, form), value) if known(value) else TableCell("")
-
-
-def _time(seconds: Any) -> TableCell:
-    return TableCell(span(seconds), seconds) if known(seconds) else TableCell("")
-
-
-def _interval(row: Row) -> TableCell:
-    return TableCell(interval(row["ci_low"], row["ci_high"]), row["ci_low"]) if known(row["ci_low"]) else TableCell("")
-
-
-def _p(value: Any) -> TableCell:
-    return TableCell(f"{value:.3f}" if value >= 0.001 else "< 0.001", value) if known(value) else TableCell("")
-
-
 def _endpoint(row: Row) -> str:
     return "" if not row["primary"] else "primary" if row["role"] == "comparison" else "control"
 
@@ -128,10 +85,10 @@ def effects(rows: list[Row]) -> Grid:
         "effects", "Effects at the last update", "effects",
         ["arm", "verdict", "endpoint", "benchmark", "#pass@k", "problems are", "#difference", "#interval", "#seeds",
          "#detects", "#seeds needed", "#p", "#Holm"],
-        [[_text(r["arm"]), _text(r["verdict"]), _text(_endpoint(r)), _text(r["benchmark"]),
-          _count(r["pass_at"]), _text("these" if r["estimand"] == "benchmark" else "a sample"),
-          _points(r["delta"], sign=True), _interval(r), TableCell(f"{r['seeds']} / {r['baseline_seeds']}", r["seeds"]),
-          _detectable(r["mde80"]), _count(r["seeds_needed"]), _p(r["p"]), _p(r["p_holm"])] for r in rows],
+        [[text(r["arm"]), text(r["verdict"]), text(_endpoint(r)), text(r["benchmark"]),
+          count(r["pass_at"]), text("these" if r["estimand"] == "benchmark" else "a sample"),
+          points(r["delta"], sign=True), interval(r), TableCell(f"{r['seeds']} / {r['baseline_seeds']}", r["seeds"]),
+          detectable(r["mde80"]), count(r["seeds_needed"]), p(r["p"]), p(r["p_holm"])] for r in rows],
         "Points. “Primary”: the comparison that answers the question; “control”: the same of an arm that tests the "
         "study, no part of the answer. All others are exploratory, their intervals not corrected for how many they "
         "are. Seeds: of the arm and of the baseline. These problems: would training"
@@ -145,16 +102,16 @@ def scores(tables: list[Row]) -> Grid:
     rows = []
     for table in tables:
         for line in table["lines"]:
-            cells, first = dict(zip(table["pass_at"], line["cells"], strict=True)), line["first"]
+            of_k, first = dict(zip(table["pass_at"], line["cells"], strict=True)), line["first"]
             found = []
-            for cell in map(cells.get, pass_at):
-                shown = _points(cell["score"]) if cell else TableCell("")
+            for cell in map(of_k.get, pass_at):
+                shown = points(cell["score"]) if cell else TableCell("")
                 error = f" ± {number(100 * cell['se'])}" if cell and shown.text and known(cell["se"]) else ""
                 found.append(TableCell(shown.text + error, shown.value))
             rows.append(
-                [_text(line["arm"]), _text(table["benchmark"]), _count(line["step"]), _count(first["seeds"]), *found,
-                 _share(first["truncated_share"]), _share(first["unparsed_share"]),
-                 _count(first["mean_completion_tokens"]), _text(first["reason"])]
+                [text(line["arm"]), text(table["benchmark"]), count(line["step"]), count(first["seeds"]), *found,
+                 share(first["truncated_share"]), share(first["unparsed_share"]),
+                 count(first["mean_completion_tokens"]), text(first["reason"])]
             )  # fmt: skip
     return _lean(Grid(
         "scores", "Scores", "scores",
@@ -172,9 +129,9 @@ def run_scores(rows: list[Row]) -> Grid:
     return _lean(Grid(
         "run-scores", "Scores of each run", "scores",
         ["arm", "#seed", "benchmark", "#update", *(f"#pass@{k}" for k in pass_at), "#cut off", "#unparsed", "#tokens"],
-        [[_text(r["arm"]), _count(r["seed"]), _text(r["benchmark"]), _count(r["step"]),
-          *(_points(r["scores"].get(k)) for k in pass_at), _share(r["truncated_share"]), _share(r["unparsed_share"]),
-          _count(r["mean_completion_tokens"])] for r in rows],
+        [[text(r["arm"]), count(r["seed"]), text(r["benchmark"]), count(r["step"]),
+          *(points(r["scores"].get(k)) for k in pass_at), share(r["truncated_share"]), share(r["unparsed_share"]),
+          count(r["mean_completion_tokens"])] for r in rows],
         "Per cent, at the run's last evaluated update. Of base the seed is the repeat.",
     ))  # fmt: skip
 
@@ -184,9 +141,9 @@ def floors(rows: list[Row]) -> Grid:
     return _lean(Grid(
         "floors", "Noise floors of the endpoint", "noise_floors",
         ["noise", "arm", "#runs", "#SD", "#from", "#to", "#band", "finding"],
-        [[_text(r["kind"]), _text(r["arm"]), _count(r["runs"]), _points(r["sd"]), _points(r["sd_low"]),
-          _points(r["sd_high"]), _points(r["band"]),
-          _text(r["verdict"] + (f" ({r['reason']})" if r["reason"] else ""))] for r in rows],
+        [[text(r["kind"]), text(r["arm"]), count(r["runs"]), points(r["sd"]), points(r["sd_low"]),
+          points(r["sd_high"]), points(r["band"]),
+          text(r["verdict"] + (f" ({r['reason']})" if r["reason"] else ""))] for r in rows],
         "Points. From, to: 95 % interval of the SD. Band: a difference that this noise alone explains in 95 % of "
         "cases.",
     ))  # fmt: skip
@@ -202,8 +159,8 @@ def coverage(rows: list[Row], baseline: str) -> Grid:
         "coverage", "Problems solved, gained and lost", "coverage",
         ["benchmark", "arm", "#runs", "#problems", "#solved", "#gained", "#lost", "#gained without effect",
          "#lost without effect"],
-        [[_text(r["benchmark"]), _text(r["arm"]), _count(r["seeds"]), _count(r["problems"]),
-          *(_count(r[name], 1) for name in names)] for r in rows],
+        [[text(r["benchmark"]), text(r["arm"]), count(r["seeds"]), count(r["problems"]),
+          *(count(r[name], 1) for name in names)] for r in rows],
         f"At least once in all samples; means over runs, last update. Gained and lost against {baseline}, run by run"
         " (its own runs against one another). Both are above zero without any effect: “without effect” is what "
         f"{named} {shows}.",
@@ -215,9 +172,9 @@ def difficulty(rows: list[Row]) -> Grid:
     return _lean(Grid(
         "difficulty", "Effects by difficulty (exploratory)", "difficulty",
         ["arm", "benchmark", "split by", "range", "#pass@k", "#problems", "#baseline", "#difference", "#interval"],
-        [[_text(r["arm"]), _text(r["benchmark"]), _text(r["split_by"].replace("_", " ")),
-          TableCell(str(r["bin"]), r["place"]), _count(r["pass_at"]), _count(r["problems"]),
-          _points(r["baseline_score"]), _points(r["delta"], sign=True), _interval(r)] for r in rows],
+        [[text(r["arm"]), text(r["benchmark"]), text(r["split_by"].replace("_", " ")),
+          TableCell(str(r["bin"]), r["place"]), count(r["pass_at"]), count(r["problems"]),
+          points(r["baseline_score"]), points(r["delta"], sign=True), interval(r)] for r in rows],
         "Points; intervals uncorrected.",
     ))  # fmt: skip
 
@@ -229,9 +186,9 @@ def training(rows: list[Row]) -> Grid:
         "training", "Training, means over runs and updates", "dynamics",
         ["arm", "#upper width", "#|ratio − 1|", "#entropy (nat)", "#tokens", "#reward", "#starved", "#saturated",
          "#identical"],
-        [[_text(r["arm"]), _short(r["mean_upper_width"], ".3g"), _short(r["mean_abs_ratio_deviation"], ".2g"),
-          _count(r["mean_entropy"], 3), _count(r["mean_completion_tokens"], 1), _count(r["mean_reward"], 3),
-          *(_share(r[name]) for name in shares)] for r in rows],
+        [[text(r["arm"]), short(r["mean_upper_width"], ".3g"), short(r["mean_abs_ratio_deviation"], ".2g"),
+          count(r["mean_entropy"], 3), count(r["mean_completion_tokens"], 1), count(r["mean_reward"], 3),
+          *(share(r[name]) for name in shares)] for r in rows],
         "Upper width: mean distance of the upper bound from 1 over rollouts with positive advantage; empty where it"
         " differs by token. Starved, saturated: groups without a correct rollout, with correct ones only. "
         "Identical: rollouts whose text equals another's of their group.",
@@ -249,9 +206,9 @@ def policies(rows: list[Row]) -> Grid:
         "policies", "What other clips would have done", "policies",
         ["arm", "clip policy", *(f"#clipped, Q{n}" for n in sides), "#upper width", "#decisive",
          "#Q1", "#Q2", "#Q3", "#Q4", "note"],
-        [[_text(r["arm"]), _text(r["policy"] + (" (its own)" if r["own"] else "")), *(_share(r[n]) for n in clipped),
-          _short(r["width"] if there else None, ".3g"), *(_share(r[n] if there else None) for n in rest),
-          _text(r["reason"] or ("" if there else "no rollout with an advantage"))]
+        [[text(r["arm"]), text(r["policy"] + (" (its own)" if r["own"] else "")), *(share(r[n]) for n in clipped),
+          short(r["width"] if there else None, ".3g"), *(share(r[n] if there else None) for n in rest),
+          text(r["reason"] or ("" if there else "no rollout with an advantage"))]
          for r, there in zip(rows, asked, strict=True)],
         "Each clip policy is evaluated on the recorded ratios of finished runs, at the updates after the first of a "
         "rollout batch. Quadrants: Q1 is A > 0 above the upper bound, Q2 A > 0 below the lower bound, Q3 A < 0 below "
@@ -262,12 +219,26 @@ def policies(rows: list[Row]) -> Grid:
     ))  # fmt: skip
 
 
+def power(rows: list[Row]) -> Grid:
+    """What more seeds would detect, and their price."""
+    reason = rows[0]["reason"] if rows else None
+    resolves = {None: "", True: "yes", False: "no"}
+    return _lean(Grid(
+        "power", "Seeds", "power",
+        ["#seeds per arm", "#one arm", "#all compared arms", "#at the spread's upper bound", "resolves the margin",
+         "#machine time still needed"],
+        [[count(r["seeds"]), *(detectable(r[f"mde80_{of}"]) for of in ("one", "family", "family_upper80")),
+          text(resolves[r["resolves_margin"]]), time(r["extra_seconds"])] for r in rows],
+        f"Nothing can be planned: {reason}." if reason else "Smallest effect detected with 80 % power, in points.",
+    ))  # fmt: skip
+
+
 def compared(rows: list[Row]) -> Grid:
     """What each arm is, beside the baseline."""
     return Grid(
         "compared", "Arms", "",
         ["arm", "differs from the baseline in", "role", "seeds", "preset"],
-        [[_text(r[name]) for name in ("arm", "differs", "role", "seeds", "made")] for r in rows],
+        [[text(r[name]) for name in ("arm", "differs", "role", "seeds", "made")] for r in rows],
         "Names of settings are those of the study's file. A placebo is the baseline under other seeds, a sensitivity "
         "arm one made to lose: both test the study.",
     )  # fmt: skip
@@ -280,9 +251,9 @@ def pairs(rows: list[Row]) -> Grid:
     return _lean(Grid(
         "contamination", "Problems that resemble others", "contamination",
         ["benchmark", "kind", "problem", "resembles", "#similarity", "#8\N{NON-BREAKING HYPHEN}grams", "fate"],
-        [[_text(r["benchmark"]), _text(r["kind"].replace("_", " ")), _text(r["holdout_question"]),
-          _text(r["other_question"]), _share(r["similarity"]), _share(r["coverage"]),
-          _text("removed" if r["removed"] else "kept")]
+        [[text(r["benchmark"]), text(r["kind"].replace("_", " ")), text(r["holdout_question"]),
+          text(r["other_question"]), share(r["similarity"]), share(r["coverage"]),
+          text("removed" if r["removed"] else "kept")]
          for r in rows],
         f"The most similar of each kind, of all that were found: {of or 'none'}. 8-grams: share of the problem's "
         "that the other holds. Similarity: of the words, in their order. Exact, ngram and near ones are removed "
@@ -297,9 +268,9 @@ def runs(rows: list[Row]) -> Grid:
         "runs", "Runs", "runs",
         ["arm", "#seed", "role", "status", "#updates", "settings", "code", "inputs", "weights before", "after",
          "#training", "#sampling", "reason"],
-        [[_text(r["arm"]), _count(r["seed"]), _text(r["role"]), _text(r["status"]), _count(r["steps"]),
-          *(_text((r[name] or "")[:8]) for name in digests), _time(r["train_seconds"]), _time(r["sample_seconds"]),
-          _text(r["reason"])] for r in rows],
+        [[text(r["arm"]), count(r["seed"]), text(r["role"]), text(r["status"]), count(r["steps"]),
+          *(text((r[name] or "")[:8]) for name in digests), time(r["train_seconds"]), time(r["sample_seconds"]),
+          text(r["reason"])] for r in rows],
         "The first digits of each digest. Times are wall times of the jobs; empty where a job did not run here.",
     ))  # fmt: skip
 
@@ -309,6 +280,6 @@ def made(rows: list[Row]) -> Grid:
     return _lean(Grid(
         "made", "Tables", "all",
         ["table", "code", "content", "libraries"],
-        [[_text(r["table"]), _text(r["code"]), _text(r["content"]), _text(r["libraries"])] for r in rows],
+        [[text(r["table"]), text(r["code"]), text(r["content"]), text(r["libraries"])] for r in rows],
         "Every table names its settings, code, inputs and library versions in its own file.",
     ))  # fmt: skip

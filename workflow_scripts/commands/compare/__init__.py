@@ -21,7 +21,8 @@ from workflow_scripts.commands.compare.aggregates import check_rows
 from workflow_scripts.commands.compare.counts_table import InputError, Part, near
 from workflow_scripts.commands.compare.evaluations import Evaluations
 from workflow_scripts.errors import UserError
-from workflow_scripts.figures.words import columns, detectable, interval, markdown_table, number, percent
+from workflow_scripts.figures.words import columns, markdown_table, percent
+from workflow_scripts.report import cells
 from workflow_scripts.report.findings import primary, verdict_sentence
 from workflow_scripts.stages import estimate_effects
 from workflow_scripts.study.values import LEAST, MOST_ALPHA
@@ -182,7 +183,7 @@ def _table(analysis: Analysis, found: dict[str, list[Row]]) -> list[list[str]]:
         if step != analysis.endpoint_step(arm):
             continue
         row = scored[key]
-        line = [arm, view, str(pass_at), str(row["seeds"]), number(100 * row["score"])]
+        line = [arm, view, str(pass_at), str(row["seeds"]), cells.points(row["score"]).text]
         if arm == analysis.baseline:
             lines.append([*line, *["-"] * (len(head) - len(line)), "-"])
             continue
@@ -193,11 +194,9 @@ def _table(analysis: Analysis, found: dict[str, list[Row]]) -> list[list[str]]:
 
 def _numbers(effect: Row) -> list[str]:
     """Difference, interval, p, smallest detectable effect and verdict."""
-    delta = number(100 * effect["delta"], sign=True)
-    if effect["ci_low"] is None:
-        return [delta, "-", "-", "-", effect["verdict"]]
-    p = f"{effect['p']:.3f}" if effect["p"] >= 0.001 else "< 0.001"
-    return [delta, interval(effect["ci_low"], effect["ci_high"]), p, detectable(effect["mde80"]), effect["verdict"]]
+    written = [cells.points(effect["delta"], sign=True), cells.interval(effect), cells.p(effect["p"])]
+    written.append(cells.detectable(effect["mde80"]))
+    return [*(cell.text or "-" for cell in written), effect["verdict"]]
 
 
 def _head(analysis: Analysis, found: Evaluations) -> str:
