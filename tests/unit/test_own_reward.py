@@ -10,8 +10,8 @@ from workflow_scripts import stage_settings
 from workflow_scripts.errors import UserError
 from workflow_scripts.launch import sources
 from workflow_scripts.launch.study_file import DEFAULT_STUDY, configuration
+from workflow_scripts.objectives.lookup import imported
 from workflow_scripts.study import Study, StudyFaults, load, own_code
-from workflow_scripts.training.run import user_reward
 
 
 def study(reward: str, **changes: Any) -> Study:
@@ -76,5 +76,5 @@ def test_comments_of_a_reward_train_nothing_again_and_its_code_does(here: Path) 
 )
 def test_a_module_that_fails_is_one_line(here: Path, reward: str, said: str) -> None:
     with pytest.raises(UserError) as caught:
-        user_reward(reward)
+        imported(reward, "training.reward")
     assert str(caught.value) == said

@@ -14,16 +14,22 @@ def named(axis: str, name: str) -> Callable[..., Any]:
     Ours are looked up at run time, so that the code of one policy counts for the arms that use it (the rules hand it to
     the digest). Raises PolicyError for a function of the user's own that cannot be had.
     """
-    module, own, function = name.partition(":")
-    if not own:
+    if ":" not in name:
         return getattr(import_module(f"workflow_scripts.objectives.{axis}"), name)
+    return imported(name, axis)
+
+
+def imported(name: str, key: str) -> Callable[..., Any]:
+    """A function of the user's own, package.module:function. Raises PolicyError, which names the key of the study, where
+    it cannot be had."""
+    module, _, function = name.partition(":")
     try:
         found = getattr(import_module(module), function)
     except Exception as error:  # the module is the user's: anything may happen in it
         why = str(error) if isinstance(error, (ImportError, AttributeError)) else f"{type(error).__name__}: {error}"
-        raise PolicyError(f"{axis}: {name}: {why}") from None
+        raise PolicyError(f"{key}: {name}: {why}") from None
     if not callable(found):
-        raise PolicyError(f"{axis}: {name}: a function, not {found!r:.60}")
+        raise PolicyError(f"{key}: {name}: a function, not {found!r:.60}")
     return found
 
 

@@ -24,6 +24,7 @@ from workflow_scripts.errors import UserError
 from workflow_scripts.job import Job
 from workflow_scripts.models import weights
 from workflow_scripts.models.files import base_folder
+from workflow_scripts.objectives.lookup import imported
 from workflow_scripts.sampling.prompts import check_positions, encode
 from workflow_scripts.training import callbacks, finished, memory, outputs, setup, state
 from workflow_scripts.training.errors import Diverged, OutOfMemory
@@ -141,7 +142,7 @@ class Run:
         self.trainer = Trainer(
             model=self.model,
             args=setup.configure(names, settings["seed"], settings, job.compute, self.plan, micro_batch, longest),
-            reward_funcs=None if grade else user_reward(self.training["reward"]),
+            reward_funcs=None if grade else imported(self.training["reward"], "training.reward"),
             train_dataset=Dataset.from_dict({new: self.problems[old].to_pylist() for new, old in columns.items()}),
             processing_class=self.tokenizer,
             peft_config=weights.lora(adapter) if adapter else None,
@@ -284,19 +285,6 @@ def problems_in_order(job: Job, plan: RolloutPlan, tokenizer: Any) -> tuple[pa.T
     batches = job.settings["training"]["steps"] // plan.updates_per_batch
     order = setup.prompt_order(problems.num_rows, plan.prompts, batches, job.settings["seed"])
     return problems.take(order), counts
-
-
-def user_reward(name: str) -> Any:
-    """The user's package.module:function, in TRL's form."""
-    module, _, function = name.partition(":")
-    try:
-        found = getattr(importlib.import_module(module), function)
-    except Exception as error:  # the module is the user's: anything may happen in it
-        why = str(error) if isinstance(error, (ImportError, AttributeError)) else f"{type(error).__name__}: {error}"
-        raise UserError(f"training.reward: {name}: {why}") from None
-    if not callable(found):
-        raise UserError(f"training.reward: {name}: a function, not {found!r:.60}")
-    return found
 
 
 def grader(name: str, version: int, refuse: bool) -> Any:
