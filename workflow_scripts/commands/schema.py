@@ -33,7 +33,7 @@ def _describe(node: dict[str, Any], path: tuple[str, ...], schema: dict[str, Any
 
 
 def text() -> str:
-    """The schema: the same study.py and config.yaml give the same bytes."""
+    """The schema: the same study/ and config.yaml give the same bytes."""
     schema = Study.model_json_schema()
     schema |= {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": "A study of Armslength"}
     for part in (schema, *schema["$defs"].values()):

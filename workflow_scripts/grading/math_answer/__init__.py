@@ -10,7 +10,7 @@ A reference answer may be
   its own. For text of a reference answer alone; in a completion it is no answer.
 A reference answer that cannot be read pays nothing, whatever is said.
 
-Values are read and compared in a pool of processes (`_server`), each with its limits of processor time and
+Values are read and compared in a pool of processes (`grading._server`), each with its limits of processor time and
 memory; an answer that runs into one has status timeout. Whole numbers and decimals are compared here, as fractions.
 """
 

@@ -1,4 +1,4 @@
-"""Kinds of answers, as `_reading` finds them and `_equality` compares them. Needs sympy; runs in the workers."""
+"""Kinds of answers, as `reading` finds them and `equality` compares them. Needs sympy; runs in the workers."""
 
 import re
 from dataclasses import dataclass

@@ -1,6 +1,6 @@
 """Whether two answers are equal.
 
-Values without variables are compared exactly or by five hundred digits (`_numbers`), those with variables so at five
+Values without variables are compared exactly or by five hundred digits (`numbers`), those with variables so at five
 points. math-verify decides where there are no digits; alone it rounds to six decimals, chops differences below 1e-15,
 and joins letters to names.
 """

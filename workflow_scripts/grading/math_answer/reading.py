@@ -1,6 +1,6 @@
 """What an answer in tidy LaTeX is: a value, words, a choice, a list, a tuple, a set of reals, a relation.
 
-Structure is read here, and what stands inside it in `_expression`. Needs sympy; runs in the workers.
+Structure is read here, and what stands inside it in `quantity` and `expression`. Needs sympy; runs in the workers.
 """
 
 import re
