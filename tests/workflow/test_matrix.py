@@ -125,7 +125,7 @@ def wording(copy: Copy) -> None:
         text = re.sub(r'^((?:    )*)"""(?=\w)', r'\1"""Put in other words: ', text, flags=re.MULTILINE)
         text = re.sub(r"^(def \w+\()(\w)", r"\1\n    \2", text, flags=re.MULTILINE)
         path.write_text("# A comment.\n" + text + "\n\n# Another.\n", encoding="utf-8")
-    toml = copy.root / PACKAGE / "tables.toml"
+    toml = copy.root / PACKAGE / "tables" / "schemas.toml"
     toml.write_text(toml.read_text(encoding="utf-8").replace('"the answer"]', '"what was answered"]'), encoding="utf-8")
     for path in (copy.root / "rules").glob("*.smk"):
         text = path.read_text(encoding="utf-8")

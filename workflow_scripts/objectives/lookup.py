@@ -20,8 +20,8 @@ def named(axis: str, name: str) -> Callable[..., Any]:
 
 
 def imported(name: str, key: str) -> Callable[..., Any]:
-    """A function of the user's own, package.module:function. Raises PolicyError, which names the key of the study, where
-    it cannot be had."""
+    """A function of the user's own, package.module:function. Where it cannot be had, raises PolicyError, which names
+    the key of the study."""
     module, _, function = name.partition(":")
     try:
         found = getattr(import_module(module), function)
