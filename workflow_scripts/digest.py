@@ -122,6 +122,9 @@ def _module(name: str) -> _Module:
                 parents = package.split(".")
                 base = ".".join(parents[: len(parents) - statement.level + 1] + ([base] if base else []))
             if base.split(".")[0] == PACKAGE:
+                if statement.names[0].name == "*":
+                    module.aliases |= {name: (base, name) for name in _module(base).symbols if not name.startswith("_")}
+                    continue
                 for alias in statement.names:
                     full = f"{base}.{alias.name}"
                     module.aliases[alias.asname or alias.name] = (

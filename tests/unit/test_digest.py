@@ -77,7 +77,8 @@ def gapo(group, *, eps_low):
     """Adaptive."""
     return _clamp(1 - eps_low * group, 0)
 ''',
-    "tables.py": "ROLLOUTS = ('reward',)\nCOUNTS = ('n', 'c')\n",
+    "tables/__init__.py": "from workflow_scripts.tables.schemas import *\n",
+    "tables/schemas.py": "ROLLOUTS = ('reward',)\nCOUNTS = ('n', 'c')\n",
 }
 
 Digest = Callable[..., str]
@@ -124,7 +125,7 @@ SILENT = {
     "function nobody reaches": ("training/loop.py", "return 1", "return 2"),
     "another policy": ("objectives/bounds.py", "return 1 - eps_low\n", "return 2 - eps_low\n"),
     "a policy added": ("objectives/bounds.py", "def ppo", "def fresh(group):\n    return 3\n\n\ndef ppo"),
-    "another table": ("tables.py", "('n', 'c')", "('n', 'c', 'x')"),
+    "another table": ("tables/schemas.py", "('n', 'c')", "('n', 'c', 'x')"),
     "a data file that no code names": ("training/other.json", "1", "2"),
 }  # fmt: skip
 
@@ -135,7 +136,7 @@ SEEN = {
     "the chosen policy": ("objectives/bounds.py", "eps_low * group", "2 * eps_low * group"),
     "a helper of the chosen policy": ("objectives/bounds.py", "max(x, low)", "min(x, low)"),
     "a default": ("objectives/bounds.py", "gapo(group, *, eps_low)", "gapo(group, *, eps_low=0.2)"),
-    "its table": ("tables.py", "('reward',)", "('reward', 'status')"),
+    "its table": ("tables/schemas.py", "('reward',)", "('reward', 'status')"),
     "a data file its code names": ("training/words.json", "1", "2"),
     "the grader, where it is not cut": ("grading/math.py", "'1'", "'2'"),
     "a statement that runs on import": ("training/loop.py", "def unused", "print('x')\n\n\ndef unused"),
