@@ -16,13 +16,14 @@ OPTIONS = {  # what charts may ask for
 }
 
 
+# Snakemake evaluates the text of `shell` when a job runs, and then the variable of this loop has its last value.
 for FIGURE in catalogue.FIGURES:
 
     rule:
         name:
             f"plot_{FIGURE.name}"
         input:
-            **{table: f"results/{{study}}/tables/{table}.parquet" for table in FIGURE.read},
+            [f"results/{{study}}/tables/{table}.parquet" for table in FIGURE.read],
         output:
             html=report(
                 f"results/{{study}}/figures/{FIGURE.name}.html",
@@ -45,7 +46,7 @@ for FIGURE in catalogue.FIGURES:
             " --settings {params.settings:q}"
             " --code {params.code}"
             " --root results/{wildcards.study}"
-            f" --input {named_files('input', FIGURE.read)}"
+            " --input tables={input}"
             " --output figure={output.html} {output.svg}"
             " > {log} 2>&1"
 

@@ -13,7 +13,6 @@ for NAME, ARM, STEPS in [
     ("train", not_one_of(BRANCH_STATES), []),
     *((f"train_{arm}", arm, steps) for arm, steps in BRANCH_STATES.items()),
 ]:
-    OUTPUTS = RECORDS | ({"branch_states": [f"{RUN}/branch_states/step-{step}.tar" for step in STEPS]} if STEPS else {})
 
     rule:
         # Train one arm with one seed.
@@ -24,7 +23,8 @@ for NAME, ARM, STEPS in [
             train="results/{study}/data/train.parquet",
             branch=train_branch,
         output:
-            **OUTPUTS,
+            **RECORDS,
+            branch_states=[f"{RUN}/branch_states/step-{step}.tar" for step in STEPS],
         log:
             "results/{study}/logs/train/{arm}-{seed}.log",
         benchmark:
@@ -46,5 +46,5 @@ for NAME, ARM, STEPS in [
             " --code {params.code}"
             " --root results/{wildcards.study}"
             " --input base={input.base} train={input.train} branch={input.branch}"
-            f" --output {named_files('output', OUTPUTS)}"
+            f" --output {named_files('output', RECORDS)} branch_states={{output.branch_states}}"
             " > {log} 2>&1"

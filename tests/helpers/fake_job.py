@@ -62,8 +62,10 @@ def run(main: object, libraries: tuple[str, ...] = ()) -> None:
     }
     seed = tables.text_digest(json.dumps(provenance, sort_keys=True))
     for pair in a.output:
-        name, equals, path = pair.partition("=")
-        path = path if equals else pair  # one more file of the name before
+        before, equals, path = pair.partition("=")
+        name, path = (before, path) if equals else (name, pair)  # one more file of the name before
+        if not path:  # no file of this name
+            continue
         Path(path).parent.mkdir(parents=True, exist_ok=True)
         if path.endswith(".parquet"):
             row = {column: value(kind, seed) for column, kind in BY_NAME[name].columns.items()}

@@ -328,14 +328,14 @@ OPTIONS = {"arms": ARMS, "baseline": "fixed", "branched": None, "margin": 0.05, 
 def test_the_stage_draws_each_figure_and_names_the_arms_that_lack_runs(
     figure: catalogue.Figure, tmp_path: Path
 ) -> None:
-    inputs, found = {}, Made(ARMS, 2).tables()
+    paths, found = [], Made(ARMS, 2).tables()
     for table in figure.read:
         path, kind = str(tmp_path / f"{table}.parquet"), getattr(tables, table.upper())
         tables.write(path, kind, pa.Table.from_pandas(found[table], tables.schema(kind), preserve_index=False), {})
-        inputs[table] = [path]
+        paths.append(path)
     html, svg = (str(tmp_path / f"{figure.name}.{kind}") for kind in ("html", "svg"))
     settings = figure.settings(OPTIONS, {"fixed": [0, 1], "gapo": [0, 1], "wide": [0, 1, 2]})
-    plot.main(Job(settings, {}, "", tmp_path, inputs, {"figure": [html, svg]}, ()))
+    plot.main(Job(settings, {}, "", tmp_path, {"tables": paths}, {"figure": [html, svg]}, ()))
     drawn = Path(svg).read_text(encoding="utf-8")
     assert MARKS.search(drawn)
     assert Path(html).stat().st_size > 800_000

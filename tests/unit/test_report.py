@@ -271,8 +271,8 @@ def draw(
     job = write(root, rows, {}, {})
     options = {"arms": list(arms), "baseline": "gspo_asym", "branched": None, "margin": 0.05, "pass_at": 1}
     files = [str(root / f"{name}.{kind}") for kind in ("html", "svg")]
-    inputs = {table: job.inputs[table] for table in figure.read}
-    plot.main(Job(figure.settings(options, declared), {}, job.code, root, inputs, {"figure": files}, ()))
+    paths = [path for table in figure.read for path in job.inputs[table]]
+    plot.main(Job(figure.settings(options, declared), {}, job.code, root, {"tables": paths}, {"figure": files}, ()))
     return tuple(Path(path).read_text(encoding="utf-8") for path in files)
 
 

@@ -94,7 +94,7 @@ def test_stage_and_figure_run(extended: Copy) -> None:
         "figure = next(figure for figure in catalogue.FIGURES if figure.name == 'lengths')\n"
         "print(json.dumps(figure.settings({'arms': ['a']}, None)), end='')",
     )
-    run_stage(extended, "plot", settings, "lengths=lengths.parquet", "figure=lengths.html", "lengths.svg")
+    run_stage(extended, "plot", settings, "tables=lengths.parquet", "figure=lengths.html", "lengths.svg")
     assert "How much did every arm write?" in (extended.root / "lengths.svg").read_text(encoding="utf-8")
 
 

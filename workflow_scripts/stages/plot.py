@@ -4,6 +4,7 @@ What the figure is made of comes from the rule, so that this stage reaches only 
 """
 
 from importlib import import_module
+from pathlib import Path
 
 import pandas as pd
 import pyarrow as pa
@@ -20,7 +21,7 @@ _SUMMED = ["arm", "step", "benchmark", "problem_id"]
 
 def main(job: Job) -> None:
     settings = job.settings
-    read = {name: _read(job.input(name), name) for name in job.inputs}
+    read = {name: _read(path, name) for path in job.inputs["tables"] for name in [Path(path).stem]}
     module, _, function = settings["chart"].partition(":")
     draw = getattr(import_module(f"workflow_scripts.figures.{module}"), function)
     chart = draw(*(_frame(name, read[name]) for name in settings["tables"]), **settings["options"])
