@@ -87,7 +87,7 @@ class Results:
         said = {"step": step, "steps": 8, "reward": 0.5, "clipped": 0.0312, "time": moment, **more}
         self.touch(f"state/gapo/seed-{seed}/progress.json", json.dumps(said))
 
-    def runs(self) -> list[progress.Run]:
+    def runs(self) -> list[progress.RunProgress]:
         """State of both runs."""
         return progress.read_runs(self.root, {"gapo": [0, 1]}, {"gapo": 8}, ["test"])
 

@@ -134,12 +134,9 @@ def wording(copy: Copy) -> None:
 
 def new_keys(copy: Copy) -> None:
     """Keys that the study may have from now on and this one does not set."""
-    for section in ("Training", "Rollout", "Evaluation", "Model", "Analysis"):
-        copy.edit(
-            f"{PACKAGE}/study/keys.py",
-            f"class {section}(Part):\n",
-            f"class {section}(Part):\n    fresh: int | None = None\n",
-        )
+    for section in ("Training(Part)", "Rollout(Sampling)", "Evaluation(Sampling)", "Model(Part)", "Analysis(Part)"):
+        new = f"class {section}:\n    fresh: int | None = None\n"
+        copy.edit(f"{PACKAGE}/study/keys.py", f"class {section}:\n", new)
 
 
 def touch_everything(copy: Copy) -> None:
