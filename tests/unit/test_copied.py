@@ -30,6 +30,7 @@ def test_the_expressions_of_a_question():
 COPIED = [  # answer, reference answer, whether it is a copy
     (r"\frac{6}{8}", r"\frac34", True),
     (r"\dfrac 6 8", r"\frac34", True),
+    ("6/8", r"\frac34", True),
     (r"x=\frac68", r"\frac34", True),
     ("(3 + 4)", "7", True),
     (r"3+4 \text{ cm}", r"7\text{ cm}", True),

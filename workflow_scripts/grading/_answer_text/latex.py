@@ -123,7 +123,7 @@ _REWRITES = [
          r"|exp|lcm|gcd|max|min|det)\s*\}", r"\\\1 "),
         (r"\\(?:mathrm|mathit|mathsf)\s*\{\s*([eid])\s*\}(?![A-Za-z])", r"\1"),
         (r"\\(?:mathbf|boldsymbol|bm)\s*\{\s*([a-z])\s*\}", r"\\vec{\1}"),
-        (r"^\s*\\(?:therefore|implies|(?:Long)?[rR]ightarrow|to)(?![A-Za-z])|\\(?:checkmark|qed)(?![A-Za-z])\s*$", ""),
+        (r"^\s*\\(?:therefore|implies|(?:Long)?[rR]ightarrow|to)(?![A-Za-z])|\\(?:checkmark|qed|blacksquare|square)(?![A-Za-z])\s*$", ""),
         (r"\\(?:varnothing|O|empty)(?![A-Za-z])", r"\\emptyset"),
         (r"\\(?:leq(?:slant|q)?|leqq)(?![A-Za-z])", r"\\le"),
         (r"\\(?:geq(?:slant|q)?|geqq)(?![A-Za-z])", r"\\ge"),

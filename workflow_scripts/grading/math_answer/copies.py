@@ -22,6 +22,7 @@ _COMMAND = re.compile(r"\\[A-Za-z]+")
 _NAMES = re.compile(r"(?:[A-Za-z\s(),.;:'{}]|\\(?:triangle|angle|overline|overrightarrow|odot|ell)(?![A-Za-z]))*")
 _UNIT = re.compile(r"(?<=[\d})°])\s*\\text\s*\{[^{}]*\}(?:\^\{?-?\d\}?)?$")
 _SINGLE = re.compile(r"(?<!\\)\{([^{}\\])\}")
+_FRACTION = re.compile(r"\\[dt]?frac(?:\{([^{}]+)\}|(\w))(?:\{([^{}]+)\}|(\w))")
 _EQUALS = re.compile(r"(?<![<>!:])=(?!=)|\\approx(?![A-Za-z])")
 _OPTION = re.compile(r"\(\s*([A-Z])\s*\)(.*)", re.DOTALL)
 _GAP = re.compile(r"\\q?quad(?![A-Za-z])")
@@ -56,10 +57,15 @@ def _bare(text: str) -> str:
     text = _UNIT.sub("", text.strip(" .,;:?"))
     text = re.sub(r"\\?[$%]|°|\\,|&|\s", "", _WORDS.sub(r"\1", text))
     text = _SINGLE.sub(r"\1", text.replace(r"\{", "(").replace(r"\}", ")"))
+    text = _FRACTION.sub(lambda found: "/".join(_operand(found[i] or found[i + 1]) for i in (1, 3)), text)
     text = _THOUSANDS.sub("", _ORDINAL.sub("", text))
     while text.startswith("(") and text.endswith(")") and _encloses(text):
         text = text[1:-1]
     return text.strip(".,;:?")
+
+
+def _operand(text: str) -> str:
+    return text if text.isalnum() else f"({text})"
 
 
 def _encloses(text: str) -> bool:
