@@ -61,6 +61,7 @@ def run(main: object, libraries: tuple[str, ...] = ()) -> None:
         "libraries": {name: version(name) for name in libraries},
     }
     seed = tables.text_digest(json.dumps(provenance, sort_keys=True))
+    name = ""
     for pair in a.output:
         before, equals, path = pair.partition("=")
         name, path = (before, path) if equals else (name, pair)  # one more file of the name before

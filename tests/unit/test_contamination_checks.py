@@ -1,9 +1,12 @@
 """What the report says of the positive control of the search for copies."""
 
 import pytest
+from problem_files import stage_job
 
+from workflow_scripts import tables
 from workflow_scripts.decontamination import overlap
 from workflow_scripts.report import findings, warnings
+from workflow_scripts.stages import check_contamination
 
 
 def planted(kind: str, count: int, lost: int = 0) -> list[dict]:
@@ -56,3 +59,30 @@ def test_a_space_more_or_less_changes_nothing_where_spaces_vary(item):
     found = index.pairs(others)
     removed = set(found.other[found.kind < len(overlap.REMOVED_KINDS)].tolist())
     assert removed == set(range(len(others)))
+
+
+def test_a_benchmark_in_which_nothing_can_be_searched_warns():
+    rows = findings.contamination_checks(planted("control_spacing", 3), {"mine": 3, "blank": 2}, ["mine", "blank"])
+    said = {row["message"].partition(":")[0]: row["verdict"] for row in rows}
+    assert said == {"blank": "warn", "mine": "pass"}
+    assert any("blank: no problem has words" in line for line in warnings.warnings([], [], [], rows))
+
+
+def test_the_search_of_such_a_benchmark_leaves_no_row(tmp_path):
+    texts = {"blank": ["?!", "→ ←"], "mine": ["Tom has 3 apples and buys 4 more, how many has he now?"]}
+    for name, questions in texts.items():
+        rows = [
+            {
+                "problem_id": f"{name}{n}",
+                "benchmark": name,
+                "row": n,
+                "question": text,
+                "answer": "1",
+                "difficulty": None,
+            }
+            for n, text in enumerate(questions)
+        ]
+        tables.write(tmp_path / f"{name}.parquet", tables.PROBLEMS, rows, {})
+    files = {"holdout": [tmp_path / "blank.parquet"], "train": [tmp_path / "mine.parquet"]}
+    check_contamination.main(stage_job(tmp_path, {"benchmark": "blank"}, files, "contamination"))
+    assert tables.read(tmp_path / "contamination.parquet", tables.CONTAMINATION).num_rows == 0

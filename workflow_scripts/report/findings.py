@@ -189,14 +189,21 @@ def _missed(planted: list[Row]) -> list[Row]:
     return [row for row in planted if not row["caught"]]
 
 
-def contamination_checks(contamination: list[Row], problems: dict[str, int]) -> list[Row]:
+def contamination_checks(
+    contamination: list[Row], problems: dict[str, int], searched: Collection[str] = ()
+) -> list[Row]:
     """Per benchmark: did the search find what was planted, and what did it find that was not.
 
-    problems: how many each benchmark has, as far as that is known.
+    problems: how many each benchmark has, as far as that is known. searched: benchmarks for which the search was made;
+    one of them has no row if nothing in it could be planted or found.
     """
     rows = []
-    for benchmark in sorted({row["benchmark"] for row in contamination}):
+    for benchmark in sorted({*searched, *(row["benchmark"] for row in contamination)}):
         here = [row for row in contamination if row["benchmark"] == benchmark]
+        if not here:
+            text = f"{benchmark}: no problem has words or numbers by which copies in the train set could be found"
+            rows.append({"check": "contamination", "arm": "", "verdict": "warn", "message": text})
+            continue
         planted = [row for row in here if row["caught"] is not None]
         missed, forms = (Counter(row["kind"] for row in rows) for rows in (_missed(planted), planted))
         lost = ", ".join(f"{missed[kind]} of {forms[kind]} {form}" for kind, form in _EDITS.items() if missed[kind])
