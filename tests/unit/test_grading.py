@@ -182,7 +182,7 @@ DRAWN = {"settings": GRADED["sampled"], "code": GRADED["sampling_code"]}
 def test_grade_gives_every_completion_its_status(tmp_path, monkeypatch):
     asked = []
 
-    def counting(completion: str, answer: str, truncated: bool) -> grading.Verdict:
+    def counting(completion: str, answer: str, truncated: bool) -> grading.Grade:
         asked.append(completion)
         return exact(completion, answer, truncated)
 

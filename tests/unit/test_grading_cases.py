@@ -6,7 +6,7 @@ Each kind was refused or paid wrongly once. Rows are (answer or completion, refe
 import pytest
 
 from workflow_scripts import grading
-from workflow_scripts.grading import Verdict
+from workflow_scripts.grading import Grade
 
 # What stands after #### in a completion.
 EXACT_NUMBERS = [
@@ -728,7 +728,7 @@ def test_a_thinking_block_without_an_end_pays_nothing(
 
 @pytest.mark.parametrize(("completion", "reference"), HEADINGS)
 def test_a_heading_is_no_number_in_words(completion: str, reference: str) -> None:
-    assert grading.grader("exact_answer")(completion, reference, False) == Verdict("correct", reference)
+    assert grading.grader("exact_answer")(completion, reference, False) == Grade("correct", reference)
 
 
 @pytest.mark.parametrize(("answer", "reference", "paid"), MATH)

@@ -23,7 +23,7 @@ REWARD_VERSION = 1
 
 
 @dataclass(frozen=True)
-class Verdict:
+class Grade:
     """What a grader says of one completion.
 
     status: correct, wrong, unparsed (no answer in the form asked for), truncated (cut at the token limit before an
@@ -36,7 +36,7 @@ class Verdict:
 
 
 Row = tuple[str, str, bool]  # completion, reference answer, cut at the token limit
-Grader = Callable[[str, str, bool], Verdict]
+Grader = Callable[[str, str, bool], Grade]
 
 
 class GraderError(UserError):
@@ -79,7 +79,7 @@ def _module(name: str) -> ModuleType:
 
 
 def grader(name: str) -> Grader:
-    """``grade(completion, answer, truncated) -> Verdict`` of that name; KeyError with the nearest if there is none."""
+    """``grade(completion, answer, truncated) -> Grade`` of that name; KeyError with the nearest if there is none."""
     return _module(name).grade
 
 
@@ -88,7 +88,7 @@ def knows_copies(name: str) -> bool:
     return name in names() and hasattr(_module(name), "copied")
 
 
-def grade_many(name: str, rows: Sequence[Row], questions: Sequence[str] | None = None) -> list[Verdict]:
+def grade_many(name: str, rows: Sequence[Row], questions: Sequence[str] | None = None) -> list[Grade]:
     """Verdicts of the grader of that name on rows; equal rows are graded once.
 
     questions: of each row, where an answer that is copied from its question is wrong (`knows_copies`); None where it is
@@ -104,14 +104,12 @@ def grade_many(name: str, rows: Sequence[Row], questions: Sequence[str] | None =
         return verdicts
     copied: Callable[[str, str, str], bool] = module.copied
     return [
-        Verdict("wrong", verdict.answer)
-        if verdict.status == "correct" and copied(row[0], row[1], question)
-        else verdict
+        Grade("wrong", verdict.answer) if verdict.status == "correct" and copied(row[0], row[1], question) else verdict
         for verdict, row, question in zip(verdicts, rows, questions, strict=True)
     ]
 
 
-def _graded(module: ModuleType, rows: Iterable[Row]) -> dict[Row, Verdict]:
+def _graded(module: ModuleType, rows: Iterable[Row]) -> dict[Row, Grade]:
     """Verdicts of distinct rows, each with one reference answer."""
     distinct = list(rows)
     together = getattr(module, "grade_many", None)

@@ -15,7 +15,7 @@ import re
 import unicodedata
 from fractions import Fraction
 
-from workflow_scripts.grading import Verdict
+from workflow_scripts.grading import Grade
 from workflow_scripts.grading._answer_text.latex import tidy
 from workflow_scripts.grading._answer_text.names import names_quantity
 from workflow_scripts.grading._answer_text.number_words import MULTIPLIERS, SMALL, leading_number
@@ -194,7 +194,7 @@ def _stated_answer(completion: str) -> tuple[Fraction | None, bool]:
     return (None, True) if sentence is None else (_in_box(sentence), said.endswith(sentence))
 
 
-def grade(completion: str, answer: str, truncated: bool) -> Verdict:
+def grade(completion: str, answer: str, truncated: bool) -> Grade:
     """Compare the number a completion states with the reference answer.
 
     truncated: the completion was cut at the token limit; a number that the cut may have shortened is no answer.
@@ -202,8 +202,8 @@ def grade(completion: str, answer: str, truncated: bool) -> Verdict:
     """
     value, open_end = _stated_answer(completion)
     if value is None or (truncated and open_end):
-        return Verdict("truncated" if truncated else "unparsed", None)
-    return Verdict("correct" if value == _value(answer) else "wrong", str(value))
+        return Grade("truncated" if truncated else "unparsed", None)
+    return Grade("correct" if value == _value(answer) else "wrong", str(value))
 
 
 def stated(answer: str) -> str:

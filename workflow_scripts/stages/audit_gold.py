@@ -24,7 +24,7 @@ _REASONS = {
 }
 
 
-def _graded(name: str, rows: list[grading.Row], questions: list[str] | None = None) -> list[grading.Verdict]:
+def _graded(name: str, rows: list[grading.Row], questions: list[str] | None = None) -> list[grading.Grade]:
     return grading.grade_many(name, rows, questions)
 
 

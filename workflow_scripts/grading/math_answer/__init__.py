@@ -18,7 +18,7 @@ import threading
 from collections.abc import Sequence
 from functools import lru_cache
 
-from workflow_scripts.grading import Verdict, _pool
+from workflow_scripts.grading import Grade, _pool
 from workflow_scripts.grading._answer_text import latex
 from workflow_scripts.grading.math_answer import copies
 
@@ -43,19 +43,19 @@ def _compared(pairs: Sequence[tuple[str, str]]) -> dict[tuple[str, str], tuple[s
     return found | fresh
 
 
-def grade_many(rows: Sequence[tuple[str, str, bool]]) -> list[Verdict]:
+def grade_many(rows: Sequence[tuple[str, str, bool]]) -> list[Grade]:
     """Verdicts on rows of completion, reference answer, and whether the completion was cut at the token limit."""
-    verdicts: list[Verdict | None] = []
+    verdicts: list[Grade | None] = []
     asked: list[tuple[int, tuple[str, str]]] = []
     for completion, answer, truncated in rows:
-        none = Verdict("truncated" if truncated else "unparsed", None)
+        none = Grade("truncated" if truncated else "unparsed", None)
         place, open_end = latex.stated_answer(completion)
         verdicts.append(none)
         if place is None or (truncated and open_end):
             continue
         said, gold = latex.plain_number(place), latex.plain_number(answer)
         if said is not None and gold is not None:
-            verdicts[-1] = Verdict("correct" if said == gold else "wrong", str(said))
+            verdicts[-1] = Grade("correct" if said == gold else "wrong", str(said))
             continue
         texts = _tidy(place), _tidy(answer)
         if texts[0] and texts[1]:
@@ -64,13 +64,13 @@ def grade_many(rows: Sequence[tuple[str, str, bool]]) -> list[Verdict]:
     for row, pair in asked:
         status, value = found[pair]
         if status == "timeout":
-            verdicts[row] = Verdict("timeout", None)
+            verdicts[row] = Grade("timeout", None)
         elif status != "unparsed":
-            verdicts[row] = Verdict(status, value or pair[0].replace(" ", ""))
+            verdicts[row] = Grade(status, value or pair[0].replace(" ", ""))
     return [verdict for verdict in verdicts if verdict is not None]
 
 
-def grade(completion: str, answer: str, truncated: bool) -> Verdict:
+def grade(completion: str, answer: str, truncated: bool) -> Grade:
     """Compare the answer that a completion states with the reference answer.
 
     truncated: the completion was cut at the token limit; an answer that the cut may have shortened, or that came before
