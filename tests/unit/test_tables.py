@@ -71,6 +71,14 @@ def test_rows_come_back(values: list[tuple[str, float | None]], tmp_path_factory
     assert str(tables.read(path, tables.TRAINER_LOG).to_pylist()) == str(rows)
 
 
+def test_the_wording_of_a_column_is_no_content(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else better words would execute again whatever reads a table that is made again."""
+    tables.write(tmp_path / "a.parquet", tables.PROBLEMS, [ROW], {})
+    monkeypatch.setattr(tables.schemas, "describe", lambda *_: {"unit": "text", "meaning": "in better words"})
+    tables.write(tmp_path / "b.parquet", tables.PROBLEMS, [ROW], {})
+    assert tables.input_digest(tmp_path / "a.parquet") == tables.input_digest(tmp_path / "b.parquet")
+
+
 def test_content_digest_is_of_the_rows_not_of_provenance(tmp_path: Path) -> None:
     path, other, changed = (tmp_path / f"{n}.parquet" for n in "abc")
     tables.write(path, tables.PROBLEMS, [ROW], {"code": "1"})

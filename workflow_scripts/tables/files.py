@@ -36,8 +36,9 @@ def file_sha256(path: str | Path) -> str:
 
 
 def _content_digest(data: pa.Table) -> str:
-    """Digest of the rows alone: not of metadata, chunks, or what happens to lie in memory under a null."""
-    digest = hashlib.sha256(str(data.schema.remove_metadata()).encode())
+    """Digest of the rows alone: not of metadata (which words columns), chunks, or what happens to lie in memory under a
+    null."""
+    digest = hashlib.sha256("\n".join(f"{field.name}: {field.type}" for field in data.schema).encode())
     for field, column in zip(data.schema, data.columns, strict=True):
         values = column.drop_null().combine_chunks()
         sink = pa.BufferOutputStream()
