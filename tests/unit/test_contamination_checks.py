@@ -62,7 +62,7 @@ def test_a_space_more_or_less_changes_nothing_where_spaces_vary(item):
 
 
 def test_a_benchmark_in_which_nothing_can_be_searched_warns():
-    rows = findings.contamination_checks(planted("control_spacing", 3), {"mine": 3, "blank": 2}, ["mine", "blank"])
+    rows = findings.contamination_checks(planted("control_spacing", 3), {"mine": 3, "blank": 2}, ["blank"])
     said = {row["message"].partition(":")[0]: row["verdict"] for row in rows}
     assert said == {"blank": "warn", "mine": "pass"}
     assert any("blank: no problem has words" in line for line in warnings.warnings([], [], [], rows))

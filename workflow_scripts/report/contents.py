@@ -105,8 +105,14 @@ def example_data(picked: list[Row], arms: list[str], baseline: str) -> Row:
     }
 
 
-def _checks(job: Job, found: dict[str, list[Row]], plan: deviations.Plan | None, contamination: list[Row]) -> list[Row]:
-    """All checks but those of the table `reachability`."""
+def _checks(
+    job: Job,
+    found: dict[str, list[Row]],
+    plan: deviations.Plan | None,
+    contamination: list[Row],
+    without_rows: list[str],
+) -> list[Row]:
+    """All checks but those of the table `reachability`. without_rows: benchmarks in which nothing could be searched."""
     settings, benchmarks = job.settings, job.settings["benchmarks"]
     endpoint = ("macro" if len(benchmarks) > 1 else benchmarks[0], settings["endpoint"]["pass_at"])
     audits = [tables.read(path, tables.GOLD_AUDIT).to_pylist() for path in job.inputs.get("gold_audit", [])]
@@ -117,7 +123,7 @@ def _checks(job: Job, found: dict[str, list[Row]], plan: deviations.Plan | None,
         *findings.contamination_checks(
             contamination,
             {audit[0]["benchmark"]: len(audit) for audit in audits if audit},
-            [Path(path).stem for path in job.inputs.get("contamination", [])],
+            without_rows,
         ),
         *findings.audit_checks(audits),
         *findings.prompt_checks(found["runs"], settings.get("max_prompt")),
@@ -173,13 +179,11 @@ def context(job: Job) -> dict[str, Any]:
     """Everything the templates and the summary show."""
     settings, arms = job.settings, job.settings["arms"]
     found = {name: _read(job.input(name), table) for name, table in TABLES.items()}
-    contamination = [
-        row
-        for path in job.inputs.get("contamination", [])
-        for row in tables.read(path, tables.CONTAMINATION).to_pylist()
-    ]
+    searched = {path: tables.read(path, tables.CONTAMINATION) for path in job.inputs.get("contamination", [])}
+    contamination = [row for found_there in searched.values() for row in found_there.to_pylist()]
+    without_rows = [Path(path).stem for path, found_there in searched.items() if not len(found_there)]
     plan = deviations.judge(deviations.read(job.root / "plan.parquet"))  # no input: it is written while jobs wait
-    checks = _checks(job, found, plan, contamination)
+    checks = _checks(job, found, plan, contamination, without_rows)
     by_check = findings.by_check(found["reachability"], checks, arms)
     sentences = _sentences(found, arms)
     comparisons = [row for row in sentences if row["role"] == "comparison"]

@@ -190,15 +190,15 @@ def _missed(planted: list[Row]) -> list[Row]:
 
 
 def contamination_checks(
-    contamination: list[Row], problems: dict[str, int], searched: Collection[str] = ()
+    contamination: list[Row], problems: dict[str, int], without_rows: Collection[str] = ()
 ) -> list[Row]:
     """Per benchmark: did the search find what was planted, and what did it find that was not.
 
-    problems: how many each benchmark has, as far as that is known. searched: benchmarks for which the search was made;
-    one of them has no row if nothing in it could be planted or found.
+    problems: how many each benchmark has, as far as that is known. without_rows: benchmarks in which nothing could be
+    planted or found.
     """
     rows = []
-    for benchmark in sorted({*searched, *(row["benchmark"] for row in contamination)}):
+    for benchmark in sorted({*without_rows, *(row["benchmark"] for row in contamination)}):
         here = [row for row in contamination if row["benchmark"] == benchmark]
         if not here:
             text = f"{benchmark}: no problem has words or numbers by which copies in the train set could be found"
