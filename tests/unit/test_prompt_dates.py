@@ -111,27 +111,6 @@ def test_the_date_is_a_setting_of_training_and_sampling(family: str) -> None:
         assert [part["date"] for part in models(prompt_family=family, date=said)] == ["2025-01-31"] * 3
 
 
-def test_another_date_changes_what_is_sampled_and_trained_and_nothing_else() -> None:
-    def settings(date: str) -> dict[str, Any]:
-        found = study(prompt_family="chat", date=date)
-        arm, benchmark = next(iter(found.arms)), found.sampled[0]
-        made = {
-            "train": stage_settings.train(found, arm, 0, 1),
-            "sample_base": stage_settings.sample_base(found, 0, benchmark),
-            "sample_checkpoints": stage_settings.sample_checkpoints(found, arm, 0, benchmark),
-        }
-        of_study = (
-            stage_settings.prepare_base,
-            stage_settings.count,
-            stage_settings.analysis,
-            stage_settings.objectives,
-        )
-        return made | {make.__name__: make(found) for make in of_study}
-
-    one, other = settings("2025-01-31"), settings("2025-02-01")
-    assert {name for name in one if one[name] != other[name]} == {"train", "sample_base", "sample_checkpoints"}
-
-
 @pytest.mark.parametrize("family", TEXT)
 def test_families_without_a_chat_template_have_no_date(family: str) -> None:
     train, sample, fits = models(prompt_family=family)

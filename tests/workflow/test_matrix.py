@@ -283,6 +283,20 @@ def test_exactly_what_is_invalidated_runs_again(name: str, copy: Copy) -> None:
     assert copy.would_run() == expected
 
 
+def test_keys_of_chat_templates_and_of_math_answers(copy: Copy) -> None:
+    """These have no effect in the small study, so its results are first taken for those of another study."""
+    copy.edit(f"{PACKAGE}/benchmarks/word_problems.py", "exact_answer", "math_answer")
+    setting("training.reward", "math_answer")(copy)
+    (copy.root / "model").mkdir()
+    setting("model", {"source": "local", "name": str(copy.root / "model"), "prompt_family": "chat"})(copy)
+    copy.snakemake("--touch", "--forceall", "--cores", "1")
+    setting("model.date", "2020-01-01")(copy)
+    assert copy.would_run() == EVERY_RUN | SAMPLED_AGAIN
+    setting("model.date", None)(copy)
+    setting("grading.copied", "pay")(copy)
+    assert copy.would_run() == GRADED_AGAIN | {"audit_train_set", "select_train"} | EVERY_RUN
+
+
 def test_the_matrix_names_every_job(finished: Copy) -> None:
     """Else a job that no row expects would never be missed."""
     named = EVERY_RUN | OF_OBJECTIVES | BASE | DATA_FOR_TRAINING | {"prepare_base", f"audit_gold {BENCHMARK}"}
